@@ -1,0 +1,1 @@
+"""The credit-assignment methods: one file, one yaml in configs/callbacks, one card each."""

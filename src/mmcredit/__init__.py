@@ -1,0 +1,3 @@
+"""mmcredit: which tokens of a sampled response earned the reward?"""
+
+__version__ = "0.1.0"

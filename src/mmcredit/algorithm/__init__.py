@@ -1,0 +1,1 @@
+"""Parent optimizers: how rewards become advantages, and advantages a loss."""

@@ -1,0 +1,55 @@
+"""From token losses to one number. The denominators belong to the whole optimizer mini-batch over all ranks, so a
+mini-batch may be cut into micro-batches in any way. Suffixes: B prompts, G group, T tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Reduction(Protocol):
+    """Weights that turn a sum over tokens into the reduced loss."""
+
+    def size(self, mask_BGT: Tensor) -> Tensor:
+        """This mini-batch's part of the denominator; parts of all ranks are added up."""
+
+    def weights(self, mask_BGT: Tensor, size: Tensor) -> Tensor:
+        """[B, G, T] weight of each token of a micro-batch, given the whole mini-batch's denominator."""
+
+
+@dataclass(frozen=True)
+class TokenMean:
+    """Sum over all valid tokens / their number."""
+
+    def size(self, mask_BGT: Tensor) -> Tensor:
+        return mask_BGT.sum()
+
+    def weights(self, mask_BGT: Tensor, size: Tensor) -> Tensor:
+        return mask_BGT / size.clamp(min=1)
+
+
+@dataclass(frozen=True)
+class SequenceMean:
+    """Mean over responses of the mean over their tokens."""
+
+    def size(self, mask_BGT: Tensor) -> Tensor:
+        return mask_BGT.any(-1).sum()
+
+    def weights(self, mask_BGT: Tensor, size: Tensor) -> Tensor:
+        return mask_BGT / mask_BGT.sum(-1, keepdim=True).clamp(min=1) / size.clamp(min=1)
+
+
+@dataclass(frozen=True)
+class ConstantHorizon:
+    """Token sum / (responses x a fixed horizon), so that long responses are not discounted (Dr.GRPO)."""
+
+    horizon: int
+
+    def size(self, mask_BGT: Tensor) -> Tensor:
+        return mask_BGT.any(-1).sum()
+
+    def weights(self, mask_BGT: Tensor, size: Tensor) -> Tensor:
+        return mask_BGT / (size.clamp(min=1) * self.horizon)
+

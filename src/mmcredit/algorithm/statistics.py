@@ -1,0 +1,44 @@
+"""Statistics of a step's rewards and responses, before any method's own. B prompts, G group."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mmcredit.credit import Record
+from mmcredit.functional import zero_variance
+from mmcredit.types import Rollout
+
+
+def describe(rollout: Rollout, advantage_BG: Tensor, record: Record) -> None:
+    """Statistics of the rewards and responses of a step, before any method's own."""
+    grades, rule_BG, reward_BG = rollout.grades, rollout.grades.reward_BG, rollout.reward_BG
+    correct = grades.correct_BG
+    record.responses("reward/total", reward_BG)
+    record.responses("reward/rule", rule_BG)
+    record.scalar("reward/accuracy", correct.float().mean())
+    record.scalar("reward/format", grades.format_BG.float().mean())
+    record.histogram("credit/advantage", advantage_BG)
+    record.scalar("reward/non_constant_rate", (~zero_variance(rule_BG)).float().mean())
+    record.scalar("reward/zero_variance_rate", zero_variance(reward_BG).float().mean())
+    record.scalar("reward/all_right_rate", correct.all(1).float().mean())
+    record.scalar("reward/all_wrong_rate", (~correct).all(1).float().mean())
+    record.scalar("reward/same_answer_different_reward_rate", same_answer_different_reward(rollout))
+    record.histogram("rollout/length", rollout.mask_BGT.sum(-1))
+    record.scalar("rollout/unfinished_rate", unfinished(rollout).float().mean())
+
+
+def same_answer_different_reward(rollout: Rollout) -> float:
+    """Share of groups in which two responses with the same final answer got different rewards."""
+    hits = 0
+    for answers, rewards in zip(rollout.grades.answers, rollout.reward_BG.tolist(), strict=True):
+        seen: dict[str | None, set[float]] = {}
+        for answer, reward in zip(answers, rewards, strict=True):
+            seen.setdefault(answer, set()).add(reward)
+        hits += any(len(found) > 1 for found in seen.values())
+    return hits / len(rollout.grades.answers)
+
+
+def unfinished(rollout: Rollout) -> Tensor:
+    """[B, G] bool, responses cut off by the length limit."""
+    return torch.tensor([[spans[-1][0] != spans[-1][1] for spans in group] for group in rollout.responses.spans])

@@ -1,0 +1,100 @@
+"""From a composed configuration to the objects of a run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import lightning
+import torch
+import transformers
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from mmcredit.credit import CreditCallback
+from mmcredit.data.datamodule import DataModule
+from mmcredit.models.load import frozen_copy
+from mmcredit.models.processor import black_patch
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.module import CreditModule
+from mmcredit.rollout.hf import HFEngine
+from mmcredit.scoring.scorer import Scorer
+from mmcredit.scoring.views import Weights
+
+SMALL_MODEL = 50_000_000  # parameters; below, a second CPU thread costs more than it brings
+
+
+@dataclass(frozen=True)
+class Run:
+    """The parts that ``fit`` joins."""
+
+    module: CreditModule
+    data: DataModule
+    trainer: lightning.Trainer
+    processor: Any
+
+
+def build(cfg: DictConfig) -> Run:
+    """Instantiate everything that the configuration names.
+
+    Raises:
+        UserError: a part refused its arguments (Hydra wraps it).
+    """
+    quiet()
+    lightning.seed_everything(cfg.seed, verbose=False)
+    data = DataModule(
+        train=instantiate(cfg.data.train),
+        val={name: instantiate(source) for name, source in cfg.data.val.items()},
+        template=instantiate(cfg.template),
+        batch_size=cfg.data.batch_size,
+        val_batch_size=cfg.data.val_batch_size,
+        seed=cfg.seed,
+    )
+    processor = instantiate(cfg.model.processor)
+    data.connect(processor)
+    policy: VisionLanguageModel = instantiate(cfg.model.policy)
+    choose_threads(policy)
+    algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout)
+    models = {Weights.OLD: policy}
+    if algorithm.kl_coef:
+        models[Weights.REFERENCE] = frozen_copy(policy)
+    merge = processor.image_processor.merge_size
+    chain: list[CreditCallback] = [instantiate(method) for method in (cfg.callbacks or {}).values()]
+    observers = [instantiate(observer) for observer in (cfg.observers or {}).values()]
+    module = CreditModule(
+        policy=policy,
+        scorer=Scorer(models, black_patch(processor), merge, engine.law.temperature, **cfg.scoring),
+        engine=engine,
+        val_engine=HFEngine(engine.law.single(), cfg.seed, engine.batch),
+        grade=instantiate(cfg.reward),
+        algorithm=algorithm,
+        chain=chain,
+        optimizer=instantiate(cfg.optimizer),
+        tokenizer=processor.tokenizer,
+        contradicts=instantiate(cfg.claims),
+        val_names=list(data.val),
+        steps=cfg.steps,
+        max_grad_norm=cfg.max_grad_norm,
+    )
+    logger = instantiate(cfg.logger) if cfg.logger else False
+    trainer: lightning.Trainer = instantiate(cfg.trainer, callbacks=[*chain, *observers], logger=logger)
+    return Run(module, data, trainer, processor)
+
+
+def quiet() -> None:
+    """Keep libraries' advice out of the progress lines."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", module="lightning")
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+
+
+def choose_threads(policy: VisionLanguageModel) -> None:
+    """One thread for small models on CPU, unless OMP_NUM_THREADS says otherwise."""
+    small = sum(p.numel() for p in policy.parameters()) < SMALL_MODEL
+    if small and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)

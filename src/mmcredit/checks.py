@@ -1,0 +1,92 @@
+"""Checks of a composed configuration before anything heavy is loaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from mmcredit.types import UserError
+
+
+def check(cfg: DictConfig) -> None:
+    """Refuse a run that cannot start.
+
+    Raises:
+        UserError: what is missing or does not fit, and what to type.
+    """
+    check_sizes(cfg)
+    if cfg.ckpt_path is not None and not Path(cfg.ckpt_path).is_file():
+        raise UserError(f"ckpt_path={cfg.ckpt_path} does not exist; a run writes <run>/checkpoints/last.ckpt")
+    missing = [*missing_hardware(cfg), *missing_weights(cfg), *missing_data(cfg)]
+    if missing:
+        raise UserError(
+            f"this run cannot start here: {'; '.join(missing)}. "
+            f"On a CPU, with what is built in: python -m mmcredit.fit {_experiment()}model=tiny data=world "
+            "trainer=cpu rollout=hf steps=2"
+        )
+
+
+def _experiment() -> str:
+    from hydra.core.hydra_config import HydraConfig
+
+    choice = HydraConfig.get().runtime.choices.get("experiment") if HydraConfig.initialized() else None
+    return f"experiment={choice} " if choice else ""
+
+
+def check_sizes(cfg: DictConfig) -> None:
+    """Group, batch and step counts that fit each other."""
+    group, batch, mini = cfg.rollout.law.group, cfg.data.batch_size, cfg.algorithm.mini_batch
+    if cfg.steps < 1:
+        raise UserError(f"steps={cfg.steps} must be at least 1")
+    if group < 2:
+        raise UserError(
+            f"rollout.law.group={group}: a group advantage compares responses, so at least 2 a prompt are needed; "
+            "e.g. rollout.law.group=8"
+        )
+    if mini < 1 or batch % mini:
+        allowed = ", ".join(str(n) for n in range(1, batch + 1) if batch % n == 0)
+        raise UserError(f"algorithm.mini_batch={mini} must divide data.batch_size={batch}: {allowed}")
+    if cfg.val_every is not None and cfg.val_every < 1:
+        raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
+
+
+def missing_hardware(cfg: DictConfig) -> list[str]:
+    """An accelerator that the trainer asks for and the machine lacks."""
+    if cfg.trainer.accelerator != "gpu":
+        return []
+    import torch
+
+    return [] if torch.cuda.is_available() else ["no GPU was found (trainer=gpu)"]
+
+
+def missing_weights(cfg: DictConfig) -> list[str]:
+    """Model weights that are neither a directory, nor cached, nor reachable."""
+    path = str(cfg.model.path)
+    if Path(path).is_dir():
+        return []
+    if path.startswith(("/", "./", "../", "~")) or path.count("/") != 1:
+        return [f"there is no model directory {path} (model.path)"]
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(path, "config.json"), str):
+        return []
+    if os.environ.get("HF_HUB_OFFLINE") != "1":
+        try:
+            HfApi().model_info(path, timeout=5)
+        except Exception:  # unreachable, unknown or private: all mean that the weights cannot be had
+            pass
+        else:
+            return []
+    return [f"the weights of {path} are not in the cache and cannot be downloaded (model.path)"]
+
+
+def missing_data(cfg: DictConfig) -> list[str]:
+    """A data file that is not named or not there."""
+    needs_file = "path" in cfg.data.train
+    if needs_file and cfg.data.path is None:
+        return ["no data file is named (data.path=/path/to/file.jsonl)"]
+    if needs_file and not Path(cfg.data.path).expanduser().is_file():
+        return [f"data.path={cfg.data.path} does not exist"]
+    return []

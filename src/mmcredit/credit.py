@@ -1,0 +1,111 @@
+"""The contract of a credit-assignment method, and the loop that applies a chain of them.
+
+One training step, hooks marked ``->``::
+
+    prompts -> responses -> grades -> rollout
+    -> on_reward(rollout, scorer, record)              new reward, before the group statistics
+    advantage = algorithm.advantage(reward)
+    -> on_advantage(rollout, advantage, scorer, record)  new token advantage
+    for every micro-batch:
+        loss = reduce(surrogate)
+        -> on_loss(micro, logp, scorer, record)        added to the loss
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import lightning
+import torch
+from torch import Tensor
+
+from mmcredit.types import Rollout
+
+if TYPE_CHECKING:
+    from mmcredit.scoring.scorer import Scorer
+
+
+@dataclass
+class Record:
+    """Collects what a step measured; observers write it out. Keys are namespaced by room or method."""
+
+    scalars: dict[str, float] = field(default_factory=dict)
+    histograms: dict[str, Tensor] = field(default_factory=dict)
+    per_response: dict[str, Tensor] = field(default_factory=dict)
+
+    def scalar(self, key: str, value: float | Tensor) -> None:
+        """One number a step."""
+        self.scalars[key] = float(value)
+
+    def histogram(self, key: str, values: Tensor) -> None:
+        """A distribution, with its mean as a scalar of the same key."""
+        values = values.detach().float().flatten()
+        self.histograms[key] = values
+        if values.numel():
+            self.scalars[key] = float(values.mean())
+
+    def responses(self, key: str, values_BG: Tensor, where_BG: Tensor | None = None) -> None:
+        """A number a response: shown in the sample table, and as a histogram (of the rows in ``where``)."""
+        self.per_response[key] = values_BG.detach()
+        self.histogram(key, values_BG if where_BG is None else values_BG[where_BG])
+
+
+class CreditCallback(lightning.Callback):
+    """A method. Override the hooks it uses; keep the maths in a pure function beside the class."""
+
+    paper: ClassVar[str]  # URL, printed at start
+
+    def passes(self) -> int:
+        """Extra scoring passes a step over the rollout, for the line printed at start."""
+        return 0
+
+    def on_reward(self, rollout: Rollout, scorer: Scorer, record: Record) -> Tensor:
+        """[B, G] new reward; ``rollout.reward_BG`` is the current one."""
+        return rollout.reward_BG
+
+    def on_advantage(self, rollout: Rollout, advantage_BGT: Tensor, scorer: Scorer, record: Record) -> Tensor:
+        """[B, G, T] new token advantage; 0 outside the mask."""
+        return advantage_BGT
+
+    def on_loss(self, micro: Rollout, logp_BGT: Tensor, scorer: Scorer, record: Record) -> Tensor | None:
+        """[B, G, T] differentiable token loss, added to the surrogate and reduced like it; None for nothing."""
+        return None
+
+
+def reward_chain(chain: Sequence[CreditCallback], rollout: Rollout, scorer: Scorer, record: Record) -> Rollout:
+    """The rollout with the reward that the chain leaves. Each result is checked.
+
+    Raises:
+        ValueError: a hook returned another shape or a value that is not finite.
+    """
+    for method in chain:
+        reward_BG = method.on_reward(rollout, scorer, record).float()
+        _check(method, "on_reward", reward_BG, rollout.reward_BG.shape)
+        rollout = replace(rollout, reward_BG=reward_BG)
+    return rollout
+
+
+def advantage_chain(
+    chain: Sequence[CreditCallback], rollout: Rollout, advantage_BG: Tensor, scorer: Scorer, record: Record
+) -> Tensor:
+    """[B, G, T] token advantage that the chain leaves; the group advantage is spread over the response first.
+
+    Raises:
+        ValueError: a hook returned another shape, a value that is not finite, or credit outside the mask.
+    """
+    advantage_BGT = advantage_BG[..., None] * rollout.mask_BGT
+    for method in chain:
+        advantage_BGT = method.on_advantage(rollout, advantage_BGT, scorer, record)
+        _check(method, "on_advantage", advantage_BGT, rollout.mask_BGT.shape)
+        if advantage_BGT[~rollout.mask_BGT].any():
+            raise ValueError(f"{type(method).__name__}.on_advantage gave credit to tokens outside the response mask")
+    return advantage_BGT
+
+
+def _check(method: CreditCallback, hook: str, result: Tensor, shape: torch.Size) -> None:
+    if result.shape != shape:
+        raise ValueError(f"{type(method).__name__}.{hook} returned {tuple(result.shape)}, expected {tuple(shape)}")
+    if not torch.isfinite(result).all():
+        raise ValueError(f"{type(method).__name__}.{hook} returned values that are not finite")

@@ -1,0 +1,1 @@
+"""Sources of samples, encoding, and the DataModule."""

@@ -1,0 +1,103 @@
+"""The DataModule: encoded prompts in an order that depends on the seed alone and continues after a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import lightning
+from torch.utils.data import DataLoader, Sampler
+
+from mmcredit.data.encode import Encoder
+from mmcredit.data.templates import Template
+from mmcredit.functional import stable_rng
+from mmcredit.types import Prompts, Sample, UserError
+
+
+class Source(Protocol):
+    """Map-style access to samples."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Sample: ...
+
+
+class StepBatches(Sampler[list[int]]):
+    """An endless stream of batches: batch n is a pure function of (seed, n).
+
+    Every epoch is a new permutation; a remainder smaller than a batch is left to other epochs.
+    """
+
+    def __init__(self, size: int, batch: int, seed: int, start: int = 0) -> None:
+        self.size, self.batch, self.seed, self.start = size, batch, seed, start
+
+    def __iter__(self) -> Iterator[list[int]]:
+        step, known, order = self.start, -1, list[int]()
+        while True:
+            epoch, place = divmod(step, self.size // self.batch)
+            if epoch != known:
+                order = stable_rng(self.seed, epoch, "data order").sample(range(self.size), self.size)
+                known = epoch
+            yield order[place * self.batch : (place + 1) * self.batch]
+            step += 1
+
+
+class DataModule(lightning.LightningDataModule):
+    """Serves training prompts without end, and the validation sets once each.
+
+    Args:
+        train: source of training samples.
+        val: name -> source; the names prefix the logged metrics.
+        template: instruction around the question.
+        batch_size: prompts a rollout step.
+        val_batch_size: prompts a validation batch.
+        seed: order of the data.
+
+    Raises:
+        UserError: no training sample, or fewer than a batch.
+    """
+
+    def __init__(
+        self,
+        train: Source,
+        val: Mapping[str, Source],
+        template: Template,
+        batch_size: int,
+        val_batch_size: int,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        if batch_size < 1:
+            raise UserError(f"data.batch_size={batch_size} must be at least 1")
+        if len(train) == 0:
+            raise UserError("the training data is empty: no sample was read; check data.path")
+        if len(train) < batch_size:
+            raise UserError(
+                f"data.batch_size={batch_size} exceeds the {len(train)} training samples; "
+                f"use data.batch_size={len(train)} or less"
+            )
+        self.train, self.template, self.seed = train, template, seed
+        self.val = {name: source for name, source in val.items() if len(source)}
+        self.batch_size, self.val_batch_size = batch_size, val_batch_size
+        self.encoder: Encoder | None = None
+
+    def connect(self, processor: Any) -> None:
+        """Give the model's processor."""
+        self.encoder = Encoder(processor, self.template)
+
+    def first_prompts(self, count: int) -> Prompts:
+        """The first training prompts of the run, for checks at the start."""
+        assert self.encoder is not None, "connect(processor) comes first"
+        indices = next(iter(StepBatches(len(self.train), self.batch_size, self.seed)))[:count]
+        return self.encoder([self.train[i] for i in indices])
+
+    def train_dataloader(self) -> DataLoader[Prompts]:
+        module = self.trainer.lightning_module if self.trainer else None
+        start = getattr(module, "rollout_step", 0)
+        batches = StepBatches(len(self.train), self.batch_size, self.seed, start)
+        return DataLoader(self.train, batch_sampler=batches, collate_fn=self.encoder)
+
+    def val_dataloader(self) -> list[DataLoader[Prompts]]:
+        return [
+            DataLoader(source, batch_size=self.val_batch_size, collate_fn=self.encoder) for source in self.val.values()
+        ]

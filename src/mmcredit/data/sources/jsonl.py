@@ -1,0 +1,170 @@
+"""A user's own data: one JSON object a line.
+
+``{"image": "a.png", "question": "how many?", "answer": "2", "family": "counting", "boxes": [[8, 8, 20, 20]]}``
+
+``image`` (or ``images``, a list) is a path relative to the file; leave it out for text-only questions. ``boxes`` are
+xywh in absolute pixels of the first image, the primary one first; ``proposal_bbox``, ``target_bbox``,
+``argument_bbox`` and ``bbox`` are single boxes. ``id`` defaults to the line number.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from mmcredit.functional import stable_seed
+from mmcredit.types import Box, Sample, UserError
+
+log = logging.getLogger(__name__)
+BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
+
+
+class BadRow(ValueError):
+    """Why a row cannot be used."""
+
+
+class Jsonl:
+    """Map-style source over a JSON-lines file. Every row is checked when the source is built.
+
+    Args:
+        path: the file; images are found relative to its folder and may not lie outside ``root``.
+        root: folder that images may not leave; default the file's folder.
+        on_bad_row: ``raise`` stops at the first bad row, ``skip`` counts and reports them.
+        part: ``train``, ``val`` or ``all``: rows are split by a hash of their id.
+        val_share: share of rows that belong to ``val``.
+
+    Raises:
+        UserError: missing file, unknown option, or a bad row under ``raise`` (file, line and reason).
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None,
+        root: str | Path | None = None,
+        on_bad_row: str = "raise",
+        part: str = "all",
+        val_share: float = 0.0,
+    ) -> None:
+        if path is None:
+            raise UserError("data.path is not set: type data.path=/path/to/file.jsonl")
+        if on_bad_row not in ("raise", "skip"):
+            raise UserError(f"data.on_bad_row={on_bad_row!r} must be raise or skip")
+        self.path = Path(path).expanduser().resolve()
+        if not self.path.is_file():
+            raise UserError(f"data.path={path} does not exist or is not a file")
+        self.root = Path(root).expanduser().resolve() if root else self.path.parent
+        self.skipped: Counter[str] = Counter()
+        rows = self._read(on_bad_row)
+        self.rows = [row for row in rows if part == "all" or self._part(row["id"], val_share) == part]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Sample:
+        row = self.rows[index]
+        images = tuple(_open(path) for path in row["paths"])
+        return Sample(
+            row["id"], images, row["question"], row["answer"], row["family"], boxes=row["boxes"], **row["named"]
+        )
+
+    @staticmethod
+    def _part(row_id: str, val_share: float) -> str:
+        return "val" if stable_seed(row_id, "split") % 10_000 < val_share * 10_000 else "train"
+
+    def _read(self, on_bad_row: str) -> list[dict[str, Any]]:
+        rows, ids = [], set[str]()
+        for number, line in enumerate(self.path.read_text(encoding="utf-8-sig").splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                row = self._row(line, number)
+                if row["id"] in ids:
+                    raise BadRow(f"id {row['id']!r} is already used by an earlier line")
+            except BadRow as problem:
+                if on_bad_row == "raise":
+                    raise UserError(
+                        f"{self.path}:{number}: {problem} (data.on_bad_row=skip leaves such rows out)"
+                    ) from None
+                self.skipped[str(problem)] += 1
+                log.warning("%s:%d skipped: %s", self.path, number, problem)
+                continue
+            ids.add(row["id"])
+            rows.append(row)
+        if self.skipped:
+            log.warning("%s: %d rows kept, %d skipped", self.path, len(rows), self.skipped.total())
+        return rows
+
+    def _row(self, line: str, number: int) -> dict[str, Any]:
+        """One checked row, images still closed."""
+        try:
+            data = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise BadRow(f"not valid JSON ({error})") from None
+        if not isinstance(data, dict):
+            raise BadRow(f"a JSON object is needed, this is a {type(data).__name__}")
+        question, answer = _text(data, "question", "problem"), _text(data, "answer")
+        paths = [self._inside(p) for p in _listed(data.get("images", data.get("image")))]
+        size = _open(paths[0]).size if paths else None
+        for path in paths[1:]:
+            _open(path)
+        boxes = tuple(_box(value, "boxes", size) for value in data.get("boxes") or ())
+        named = {key: _box(data[key], key, size) for key in BOX_FIELDS if data.get(key) is not None}
+        if boxes:
+            named.setdefault("proposal_bbox", boxes[0])
+        row_id = str(data["id"]) if data.get("id") is not None else f"{self.path.name}:{number}"
+        return {
+            "id": row_id, "question": question, "answer": answer, "paths": paths, "boxes": boxes, "named": named,
+            "family": str(data.get("family") or ""),
+        }  # fmt: skip
+
+    def _inside(self, name: object) -> Path:
+        if not isinstance(name, str) or not name:
+            raise BadRow(f"an image path must be a non-empty string, this is {name!r}")
+        path = (self.path.parent / name).resolve()
+        if not path.is_relative_to(self.root):
+            raise BadRow(f"image {name} lies outside the data folder (data.root)")
+        if not path.is_file():
+            raise BadRow(f"image {name} does not exist")
+        return path
+
+
+def _text(data: dict[str, Any], *names: str) -> str:
+    value = next((data[name] for name in names if data.get(name) is not None), None)
+    if isinstance(value, bool):
+        value = "yes" if value else "no"
+    if not isinstance(value, str | int | float) or not str(value).strip():
+        raise BadRow(f"{names[0]} is missing or empty")
+    return str(value).strip()
+
+
+def _listed(value: object) -> list[object]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+def _open(path: Path) -> Image.Image:
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("RGB")
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise BadRow(f"image {path.name} cannot be read ({type(error).__name__})") from None
+
+
+def _box(value: object, name: str, size: tuple[int, int] | None) -> Box:
+    if size is None:
+        raise BadRow(f"{name} is given but there is no image")
+    numbers = value if isinstance(value, list) else []
+    if len(numbers) != 4 or any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
+        raise BadRow(f"{name} must be four numbers x, y, w, h, this is {value!r}")
+    box = Box(*map(float, numbers))
+    if not (box.w > 0 and box.h > 0 and box.x >= 0 and box.y >= 0):
+        raise BadRow(f"{name} {value} needs x, y >= 0 and w, h > 0")
+    if box.x + box.w > size[0] + 1 or box.y + box.h > size[1] + 1:
+        raise BadRow(f"{name} {value} reaches outside the image of {size[0]}x{size[1]} pixels")
+    return box

@@ -1,0 +1,40 @@
+"""``python -m mmcredit.fit``: train by reinforcement learning. See ``--help``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from mmcredit.launch import launch
+
+
+def fit(cfg: DictConfig) -> dict[str, Any]:
+    """Validate, train, validate, export; returns the summary that is written to ``<run>/summary.json``."""
+    from mmcredit.checks import check
+
+    check(cfg)
+    from mmcredit.build import build
+    from mmcredit.models.load import export
+    from mmcredit.observers.summary import print_summary, scores, summarise, write_json
+    from mmcredit.scoring.sight import check_sight
+
+    began, run_dir = time.perf_counter(), Path(cfg.run_dir)
+    run = build(cfg)
+    check_sight(run.module.sample(run.data.first_prompts(2)), run.module.scorer)
+    if cfg.ckpt_path is None:
+        run.module.start_metrics = scores(run.trainer, run.module, run.data)
+    run.trainer.fit(run.module, datamodule=run.data, ckpt_path=cfg.ckpt_path, weights_only=False)
+    summary = summarise(run.module, scores(run.trainer, run.module, run.data), time.perf_counter() - began)
+    if run.trainer.is_global_zero:
+        export(run.module.policy, run.processor, run_dir / "policy")
+        write_json(summary, run_dir / "summary.json")
+        print_summary(summary)
+        print(f"run folder {run_dir}")
+    return summary
+
+
+if __name__ == "__main__":
+    launch(fit, "fit")

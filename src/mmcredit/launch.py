@@ -1,0 +1,105 @@
+"""Entry points over Hydra: resolvers, and one clear line for a user's mistake before anything is loaded."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from mmcredit.types import UserError
+
+CONFIGS = "pkg://mmcredit.configs"
+NO_VALIDATION = 10**9  # steps
+
+
+def register_resolvers() -> None:
+    """``${package:x}``: a path inside the installed package; ``${val_interval:n}``: n, or practically never."""
+    OmegaConf.register_new_resolver("package", lambda name: str(Path(__file__).parent / name), replace=True)
+    OmegaConf.register_new_resolver("val_interval", lambda n: n or NO_VALIDATION, replace=True)
+
+
+def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
+    """Run a task under Hydra. A user's mistake ends with one line and exit status 2."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the tokenizers warn at every fork otherwise
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    register_resolvers()
+    overrides = [a for a in sys.argv[1:] if not a.startswith("-")]
+    if problem := compose_error(config_name, overrides):
+        sys.exit(_report(problem))
+
+    def guarded(cfg: DictConfig) -> Any:
+        try:
+            return task(cfg)
+        except Exception as error:
+            if mistake := user_error(error):
+                sys.exit(_report(str(mistake)))
+            raise
+
+    guarded.__module__ = "mmcredit"
+    hydra.main(config_path=CONFIGS, config_name=config_name, version_base="1.3")(guarded)()
+
+
+def _report(problem: str) -> int:
+    print(f"error: {problem}", file=sys.stderr)
+    return 2
+
+
+def user_error(error: BaseException | None) -> UserError | None:
+    """The user's mistake behind an exception (Hydra wraps what a constructor raises)."""
+    while error is not None and not isinstance(error, UserError):
+        error = error.__cause__
+    return error
+
+
+def compose_error(config_name: str, overrides: list[str]) -> str | None:
+    """What is wrong with the overrides, in one line; None if they compose."""
+    try:
+        _compose(config_name, [o for o in overrides if "hydra." not in o.split("=")[0]])
+    except (HydraException, OmegaConfBaseException) as error:
+        return _explain(error, config_name, overrides)
+    return None
+
+
+def _compose(config_name: str, overrides: list[str]) -> DictConfig:
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
+        config = hydra.compose(config_name, overrides=overrides)
+    GlobalHydra.instance().clear()
+    return config
+
+
+def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
+    lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines() if line.strip()]
+    if "Available options" in str(error):
+        where = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
+        options = [line for line in lines[where + 1 :] if " " not in line]
+        return f"{lines[0].rstrip('.')}; available: {', '.join(options)}"
+    for override in overrides:
+        key = override.lstrip("+~").split("=")[0]
+        if f"'{key}'" in str(error) and (known := _known_keys(config_name, key)):
+            node, names = known
+            close = difflib.get_close_matches(key.rsplit(".", 1)[-1], names, 1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            return f"{key}: no such key; {hint}{node} has: {', '.join(names)}"
+    return " ".join(dict.fromkeys(lines))
+
+
+def _known_keys(config_name: str, key: str) -> tuple[str, list[str]] | None:
+    """The deepest existing node above a key, and what it holds."""
+    node: Any = _compose(config_name, [])
+    path = key.split(".")[:-1]
+    for i, part in enumerate(path):
+        if not isinstance(node, DictConfig) or part not in node:
+            return ".".join(path[:i]) or "the configuration", sorted(map(str, node))
+        node = OmegaConf.select(node, part)
+    name = ".".join(path) or "the configuration"
+    return (name, sorted(map(str, node))) if isinstance(node, DictConfig) else None

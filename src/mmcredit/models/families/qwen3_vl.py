@@ -1,0 +1,92 @@
+"""Qwen3-VL: mRoPE positions, merged image embeddings at the input, DeepStack features after the first layers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
+
+from mmcredit.models.features import ImageFeatures
+
+MODEL_TYPES = ("qwen3_vl", "qwen3_vl_moe")
+_ARGUMENTS = inspect.signature(Qwen3VLTextModel.forward).parameters
+CACHE_ARGUMENT = "cache" if "cache" in _ARGUMENTS else "past_key_values"  # renamed in transformers 5.2x
+
+
+def forbidden_ids(config: object) -> list[int]:
+    """Tokens that stand for pixels and must never be sampled."""
+    names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+    return [getattr(config, name) for name in names]
+
+
+def image_features(model: nn.Module, pixels: Tensor, grids: Tensor, counts: Sequence[int]) -> list[ImageFeatures]:
+    """Vision tower over several prompts at once.
+
+    Args:
+        pixels: [patches, patch_dim], the pictures of all prompts one after another.
+        grids: [images, 3] patches (t, h, w).
+        counts: number of pictures of each prompt.
+
+    Returns:
+        One entry a prompt: merged tokens of its pictures, in order.
+    """
+    out = model.model.get_image_features(pixels, grids, return_dict=True)
+    layers = [out.pooler_output, *out.deepstack_features]
+    features, start = [], 0
+    for count in counts:
+        merged, *deep = (torch.cat(list(layer[start : start + count])) for layer in layers)
+        features.append(ImageFeatures(merged, tuple(deep)))
+        start += count
+    return features
+
+
+def positions(model: nn.Module, ids: Tensor, grids: Tensor | None) -> Tensor:
+    """[3, L] rotary positions of one prompt, by the model's own rule."""
+    kinds = (ids == model.config.image_token_id).int()
+    position_ids, _ = model.model.get_rope_index(ids[None], mm_token_type_ids=kinds[None], image_grid_thw=grids)
+    return position_ids[:, 0]
+
+
+def hidden_states(
+    model: nn.Module,
+    embeds: Tensor,
+    attention: Tensor,
+    position_ids: Tensor,
+    image_mask: Tensor,
+    deepstack: Sequence[Tensor],
+    cache: Cache | None = None,
+) -> Tensor:
+    """[R, L, D] last hidden states of the language model.
+
+    Args:
+        embeds: [R, L, D] input embeddings, image tokens already replaced.
+        attention: [R, 1, L, K] additive mask over the K keys (cached ones first).
+        position_ids: [3, R, L].
+        image_mask: [R, L] bool, image tokens.
+        deepstack: one [image tokens, D] tensor a DeepStack layer.
+        cache: keys and values seen before; grows.
+    """
+    out = model.model.language_model(
+        inputs_embeds=embeds,
+        attention_mask=attention,
+        position_ids=position_ids,
+        visual_pos_masks=image_mask if deepstack else None,
+        deepstack_visual_embeds=list(deepstack) or None,
+        use_cache=cache is not None,
+        **{CACHE_ARGUMENT: cache},
+    )
+    return out.last_hidden_state
+
+
+def decoder_layers(model: nn.Module) -> nn.ModuleList:
+    """The language model's layers, first to last."""
+    return model.model.language_model.layers
+
+
+def vision_tower(model: nn.Module) -> nn.Module:
+    """The vision tower with its mergers."""
+    return model.model.visual

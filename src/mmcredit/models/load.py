@@ -1,0 +1,58 @@
+"""Loading models, choosing what is trained, and exporting."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForImageTextToText
+
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.types import UserError
+
+
+def load_policy(
+    path: str, dtype: str = "float32", freeze_vision: bool = False, last_layers: int | None = None
+) -> VisionLanguageModel:
+    """A policy from a directory or hub name.
+
+    Args:
+        path: where the model is.
+        dtype: weights' type, e.g. ``float32`` or ``bfloat16``.
+        freeze_vision: leave the vision tower as it is.
+        last_layers: train only the last n decoder layers; null trains all.
+
+    Raises:
+        UserError: unknown dtype, model of an unknown family, or more layers than there are.
+    """
+    torch_dtype = getattr(torch, dtype, None)
+    if not isinstance(torch_dtype, torch.dtype):
+        raise UserError(f"model.policy.dtype={dtype!r} does not exist; use float32, bfloat16 or float16")
+    policy = VisionLanguageModel(AutoModelForImageTextToText.from_pretrained(path, dtype=torch_dtype))
+    layers = policy.family.decoder_layers(policy.hf)
+    if last_layers is not None:
+        if not 0 < last_layers <= len(layers):
+            raise UserError(f"model.policy.last_layers={last_layers}: the model has {len(layers)} layers")
+        policy.requires_grad_(False)
+        layers[-last_layers:].requires_grad_(True)
+    elif freeze_vision:
+        policy.family.vision_tower(policy.hf).requires_grad_(False)
+    return policy
+
+
+def frozen_copy(policy: VisionLanguageModel) -> VisionLanguageModel:
+    """A copy that is never trained: the reference."""
+    return copy.deepcopy(policy).eval().requires_grad_(False)
+
+
+def export(policy: VisionLanguageModel, processor: Any, folder: Path) -> None:
+    """Save model and processor in Hugging Face format; the folder appears complete or not at all."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    policy.hf.save_pretrained(partial)
+    processor.save_pretrained(partial)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)

@@ -1,0 +1,139 @@
+"""One wrapper over Hugging Face's image-text-to-text models: features, hidden states, log-probs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import Cache
+
+from mmcredit.models.families import qwen3_vl
+from mmcredit.models.features import ImageFeatures
+from mmcredit.models.layout import Layout, Row, lay_out
+from mmcredit.types import Prompts, UserError
+
+FAMILIES = {name: family for family in (qwen3_vl,) for name in family.MODEL_TYPES}
+HEAD_CHUNK = 2048  # tokens whose logits are held at once
+
+
+class TokenScores(NamedTuple):
+    """Of every scored token, row by row and response by response."""
+
+    logp_S: Tensor  # nats, of the token itself
+    entropy_S: Tensor  # nats, of the whole distribution before it
+
+
+class VisionLanguageModel(nn.Module):
+    """A Hugging Face vision-language model behind the few calls that reinforcement learning needs.
+
+    Raises:
+        UserError: the model belongs to no known family.
+    """
+
+    def __init__(self, hf: nn.Module) -> None:
+        super().__init__()
+        self.hf = hf
+        kind = hf.config.model_type
+        if kind not in FAMILIES:
+            raise UserError(f"models of type {kind!r} are not supported; known types: {', '.join(FAMILIES)}")
+        self.family: ModuleType = FAMILIES[kind]
+
+    @property
+    def device(self) -> torch.device:
+        return self.hf.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.hf.dtype
+
+    @property
+    def pad_id(self) -> int:
+        return self.hf.generation_config.pad_token_id or 0
+
+    @property
+    def end_ids(self) -> Tensor:
+        """Tokens that end a response."""
+        ends = self.hf.generation_config.eos_token_id
+        return torch.tensor([ends] if isinstance(ends, int) else ends, device=self.device)
+
+    @property
+    def forbidden_ids(self) -> Tensor:
+        """Tokens that stand for pixels and must never be sampled."""
+        return torch.tensor(self.family.forbidden_ids(self.hf.config), device=self.device)
+
+    def features(
+        self, pixels: Sequence[Tensor | None], grids: Sequence[Tensor | None]
+    ) -> list[ImageFeatures | None]:
+        """Vision features of each prompt, None where it has no picture. One pass over all pictures."""
+        shown = [i for i, p in enumerate(pixels) if p is not None]
+        found: list[ImageFeatures | None] = [None] * len(pixels)
+        if not shown:
+            return found
+        all_pixels = torch.cat([pixels[i] for i in shown]).to(self.device)
+        all_grids = torch.cat([grids[i] for i in shown]).to(self.device)
+        counts = [len(grids[i]) for i in shown]
+        for i, feature in zip(shown, self.family.image_features(self.hf, all_pixels, all_grids, counts), strict=True):
+            found[i] = feature
+        return found
+
+    def positions(self, prompts: Prompts) -> list[Tensor]:
+        """[3, L_b] rotary positions of each prompt."""
+        return [
+            self.family.positions(self.hf, ids.to(self.device), None if grid is None else grid.to(self.device))
+            for ids, grid in zip(prompts.ids, prompts.grids, strict=True)
+        ]
+
+    def hidden_states(
+        self, layout: Layout, features: Sequence[ImageFeatures | None], cache: Cache | None = None
+    ) -> Tensor:
+        """[R, L, D] last hidden states of the rows, image embeddings placed where the family wants them."""
+        embeds = self.hf.get_input_embeddings()(layout.ids_RL)
+        image_mask = layout.ids_RL == self.hf.config.image_token_id
+        shown = [f for f in features if f is not None]
+        deepstack: list[Tensor] = []
+        if shown:
+            merged = torch.cat([f.merged_ND for f in shown]).to(embeds.dtype)
+            embeds = embeds.masked_scatter(image_mask[..., None], merged)
+            deepstack = [torch.cat(layer) for layer in zip(*(f.deepstack for f in shown), strict=True)]
+        return self.family.hidden_states(
+            self.hf, embeds, layout.attention_R1LL, layout.positions_3RL, image_mask, deepstack, cache
+        )
+
+    def next_hidden(self, token_R: Tensor, position_R: Tensor, seen_RK: Tensor, cache: Cache) -> Tensor:
+        """[R, D] hidden state after one more token; ``seen_RK`` says which of the K keys (this token last) it sees."""
+        embeds = self.hf.get_input_embeddings()(token_R[:, None])
+        mask = torch.zeros(seen_RK.shape, dtype=self.dtype, device=self.device)
+        mask = mask.masked_fill_(~seen_RK, torch.finfo(self.dtype).min)[:, None, None]
+        no_image = torch.zeros(len(token_R), 1, dtype=torch.bool, device=self.device)
+        positions = position_R[None, :, None].expand(3, -1, 1)
+        return self.family.hidden_states(self.hf, embeds, mask, positions, no_image, (), cache)[:, -1]
+
+    def logits(self, hidden_RD: Tensor) -> Tensor:
+        """[R, V] float32."""
+        return self.hf.get_output_embeddings()(hidden_RD).float()
+
+    def scores(self, rows: Sequence[Row], temperature: float = 1.0, left_pad: bool = False) -> TokenScores:
+        """Log-prob and entropy of every scored response token.
+
+        The [tokens, vocabulary] matrix is never held whole: the head runs over chunks of the scored tokens' hidden
+        states and is recomputed in backward.
+        """
+        layout = lay_out(rows, self.pad_id, self.dtype, left_pad)
+        hidden = self.hidden_states(layout, [row.features for row in rows])
+        return self._head(hidden.flatten(0, 1)[layout.predictors_S], layout.targets_S, temperature)
+
+    def _head(self, hidden_SD: Tensor, targets_S: Tensor, temperature: float) -> TokenScores:
+        parts = [
+            checkpoint(self._head_chunk, h, t, temperature, use_reentrant=False)
+            for h, t in zip(hidden_SD.split(HEAD_CHUNK), targets_S.split(HEAD_CHUNK), strict=True)
+        ]
+        return TokenScores(*(torch.cat(p) for p in zip(*parts, strict=True)))
+
+    def _head_chunk(self, hidden_SD: Tensor, targets_S: Tensor, temperature: float) -> TokenScores:
+        logp_SV = (self.logits(hidden_SD) / temperature).log_softmax(-1)
+        entropy_S = -(logp_SV.exp() * logp_SV).sum(-1)
+        return TokenScores(logp_SV.gather(1, targets_S[:, None])[:, 0], entropy_S)

@@ -1,0 +1,248 @@
+"""CreditModule: the training step and nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import lightning
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torchmetrics import MeanMetric
+
+from mmcredit.algorithm.parent import Parent
+from mmcredit.algorithm.statistics import describe
+from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
+from mmcredit.functional import k3, log_ratio
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.rollout.text import collate
+from mmcredit.scoring.scorer import Scorer
+from mmcredit.scoring.views import View, Weights
+from mmcredit.types import Grades, Prompts, Responses, Rollout, Sample
+
+RESUMED = ("rollout_step", "optimizer_steps", "start_metrics")  # what a checkpoint holds beside Lightning's own
+
+
+class Engine(Protocol):
+    """Samples responses."""
+
+    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int) -> list[list[Tensor]]:
+        """[B][G] sampled ids."""
+
+
+@dataclass
+class StepReport:
+    """What one rollout step was and measured; observers read it after the step."""
+
+    rollout: Rollout
+    advantage_BGT: Tensor
+    record: Record
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class CreditModule(lightning.LightningModule):
+    """Policy, engine, reward, chain of methods and parent, joined in one step (pseudocode: ``mmcredit.credit``).
+
+    Args:
+        policy: the model that is trained.
+        scorer: scores rollouts under the policy and, where the parent needs it, the reference.
+        engine, val_engine: sample for training and for validation.
+        grade: the rule-based reward.
+        algorithm: the parent.
+        chain: methods in order of application.
+        optimizer: parameters -> optimizer.
+        tokenizer: decodes what was sampled.
+        contradicts: whether a response carries a claim that the picture contradicts; None where nobody knows.
+        val_names: names of the validation sets, in the order of the data module.
+        steps: rollout steps in all.
+        max_grad_norm: gradient clipping.
+    """
+
+    def __init__(
+        self,
+        policy: VisionLanguageModel,
+        scorer: Scorer,
+        engine: Engine,
+        val_engine: Engine,
+        grade: Callable[[Prompts, Responses], Grades],
+        algorithm: Parent,
+        chain: Sequence[CreditCallback],
+        optimizer: Callable[[Iterable[torch.nn.Parameter]], Optimizer],
+        tokenizer: Any,
+        contradicts: Callable[[str, Sample], bool | None],
+        val_names: Sequence[str],
+        steps: int,
+        max_grad_norm: float,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.policy, self.scorer, self.engine, self.val_engine = policy, scorer, engine, val_engine
+        self.grade, self.algorithm, self.chain, self.make_optimizer = grade, algorithm, tuple(chain), optimizer
+        self.tokenizer, self.contradicts, self.val_names = tokenizer, contradicts, tuple(val_names)
+        self.steps, self.max_grad_norm = steps, max_grad_norm
+        self.rollout_step = 0
+        self.optimizer_steps = 0
+        self.start_metrics: dict[str, float] = {}
+        self.report: StepReport | None = None
+        self.val_metrics = torch.nn.ModuleDict()
+
+    def training_step(self, prompts: Prompts, batch_idx: int) -> None:
+        """One rollout step: sample, grade, assign credit, update."""
+        clock, record = Clock(), Record()
+        rollout = self.sample(prompts, clock)
+        with clock("credit"):
+            rollout = reward_chain(self.chain, rollout, self.scorer, record)
+            advantage_BG = self.algorithm.advantage(rollout.reward_BG)
+            advantage_BGT = advantage_chain(self.chain, rollout, advantage_BG, self.scorer, record)
+        with clock("reference"):
+            reference = self._reference(rollout)
+        with clock("update"):
+            self.update(rollout, advantage_BGT, reference, record)
+        self.scorer.forget()
+        self.rollout_step += 1
+        describe(rollout, advantage_BG, record)
+        record.scalar("train/rollout_steps", self.rollout_step)
+        record.scalar("train/optimizer_steps", self.optimizer_steps)
+        self.report = StepReport(rollout, advantage_BGT, record, clock.seconds)
+        self.trainer.should_stop = self.rollout_step >= self.steps
+
+    def sample(self, prompts: Prompts, clock: Clock | None = None) -> Rollout:
+        """Responses of the policy, graded, with their log-probs before the update."""
+        clock = clock or Clock()
+        with clock("rollout"):
+            sampled = self.engine.generate(self.policy, prompts, self.rollout_step)
+            responses = collate(self.tokenizer, sampled, self.policy.end_ids.tolist())
+        with clock("reward"):
+            grades = self.grade(prompts, responses)
+        unknown = torch.zeros(responses.mask_BGT.shape)
+        rollout = Rollout(prompts, responses, grades, self.rollout_step, unknown, grades.reward_BG)
+        with clock("old_logp"):
+            return replace(rollout, logp_BGT=self.scorer.logp(rollout, View()).clone())
+
+    def update(self, rollout: Rollout, advantage_BGT: Tensor, reference: Tensor | None, record: Record) -> None:
+        """Optimizer steps over the mini-batches, gradients summed over micro-batches."""
+        algorithm, optimizer = self.algorithm, self.optimizers()
+        minis = slices(0, len(rollout.prompts), algorithm.mini_batch) * algorithm.epochs
+        totals: Counter[str] = Counter()
+        for mini in minis:
+            mask = rollout.mask_BGT[mini]
+            size, tokens = self._sum_ranks(algorithm.reduction.size(mask)), self._sum_ranks(mask.sum())
+            optimizer.zero_grad()
+            for micro in slices(mini.start, mini.stop, algorithm.micro_batch):
+                ref = None if reference is None else reference[micro]
+                part = rollout.select(micro)
+                terms, watched = self._loss(part, advantage_BGT[micro], ref, size, record)
+                loss = torch.stack(list(terms.values())).sum()
+                self.manual_backward(loss * self.trainer.world_size)  # gradients are averaged over ranks
+                totals.update({key: float(value.detach()) for key, value in terms.items()})
+                totals["loss"] += float(loss.detach())
+                totals.update({key: float(value / tokens) for key, value in watched.items()})
+            totals["grad_norm"] += float(
+                torch.nn.utils.clip_grad_norm_(self.trained_parameters(), self.max_grad_norm)
+            )
+            optimizer.step()
+            self.optimizer_steps += 1
+            self.scorer.forget()
+        for key, value in totals.items():
+            record.scalar(f"train/{key}", value / len(minis))
+
+    def _sum_ranks(self, value: Tensor) -> Tensor:
+        return self.trainer.strategy.reduce(value.to(self.device), reduce_op="sum")
+
+    def _loss(
+        self, micro: Rollout, advantage_BGT: Tensor, reference: Tensor | None, size: Tensor, record: Record
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """This micro-batch's part of each loss term, reduced over the mini-batch; and token sums that are watched."""
+        algorithm = self.algorithm
+        logp, entropy = self.scorer.train_scores(micro)
+        mask, old, advantage = (x.to(logp.device) for x in (micro.mask_BGT, micro.logp_BGT, advantage_BGT))
+        weights = algorithm.reduction.weights(mask, size)
+        terms = {"policy_loss": (algorithm.surrogate(logp, old, advantage) * weights).sum()}
+        if reference is not None:
+            terms["kl_loss"] = algorithm.kl_coef * (k3(logp, reference.to(logp.device)) * weights).sum()
+        if algorithm.entropy_coef:
+            terms["entropy_loss"] = algorithm.entropy_coef * (entropy * weights).sum()
+        for method in self.chain:
+            extra = method.on_loss(micro, logp, self.scorer, record)
+            if extra is not None:
+                terms[f"{type(method).__name__.lower()}_loss"] = (extra * weights).sum()
+        with torch.no_grad():
+            ratio = log_ratio(logp, old).exp()
+            clipped = (ratio < 1 - algorithm.clip_low) | (ratio > 1 + algorithm.clip_high)
+            watched = {"entropy": entropy, "kl_old": k3(old, logp), "clip_rate": clipped.float()}
+            if reference is not None:
+                watched["kl_reference"] = k3(logp, reference.to(logp.device))
+            return terms, {key: (value * mask).sum() for key, value in watched.items()}
+
+    def _reference(self, rollout: Rollout) -> Tensor | None:
+        if not self.algorithm.kl_coef:
+            return None
+        return self.scorer.logp(rollout, View(weights=Weights.REFERENCE)).clone()
+
+    def trained_parameters(self) -> list[torch.nn.Parameter]:
+        """Parameters of the policy that are not frozen."""
+        return [p for p in self.policy.parameters() if p.requires_grad]
+
+    def configure_optimizers(self) -> Optimizer:
+        return self.make_optimizer(self.trained_parameters())
+
+    def transfer_batch_to_device(self, batch: Prompts, device: torch.device, dataloader_idx: int) -> Prompts:
+        return batch  # the policy moves what it needs
+
+    def on_fit_start(self) -> None:
+        for model in self.scorer.models.values():
+            model.to(self.device)
+
+    def on_validation_epoch_start(self) -> None:
+        self.val_metrics.clear()
+
+    def validation_step(self, prompts: Prompts, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """One sampled response a question; the same draws at every validation."""
+        name = self.val_names[dataloader_idx]
+        sampled = self.val_engine.generate(self.policy, prompts, 0)
+        responses = collate(self.tokenizer, sampled, self.policy.end_ids.tolist())
+        grades = self.grade(prompts, responses)
+        for sample, text, correct in zip(prompts.samples, responses.texts, grades.correct_BG, strict=True):
+            self._count(f"{name}/accuracy", correct)
+            self._count(f"{name}/accuracy_{sample.family or 'other'}", correct)
+            if correct.any() and (false_claim := self.contradicts(text[0], sample)) is not None:
+                self._count(f"{name}/unsupported_rate", torch.tensor(false_claim))
+        self._count(f"{name}/format", grades.format_BG)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_dict({key: metric.compute() for key, metric in self.val_metrics.items()})
+
+    def _count(self, key: str, values: Tensor) -> None:
+        if key not in self.val_metrics:
+            self.val_metrics[key] = MeanMetric()
+        self.val_metrics[key].update(values.float())
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["mmcredit"] = {key: getattr(self, key) for key in RESUMED}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        for key in RESUMED:
+            setattr(self, key, checkpoint["mmcredit"][key])
+
+
+class Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+
+
+def slices(start: int, stop: int, size: int) -> list[slice]:
+    """[start, stop) cut into pieces of ``size``."""
+    return [slice(i, min(i + size, stop)) for i in range(start, stop, size)]

@@ -1,0 +1,47 @@
+"""One line a step: reward, accuracy, dead groups, the first method's main number, seconds by stage."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import lightning
+
+from mmcredit.module import CreditModule
+
+SHOWN = (("reward", "reward/total"), ("acc", "reward/accuracy"), ("dead", "reward/zero_variance_rate"))
+
+
+class Progress(lightning.Callback):
+    """Prints the progress line.
+
+    Args:
+        every: steps between lines.
+        extra: keys of further scalars to show, where a method records them.
+    """
+
+    def __init__(self, every: int = 1, extra: tuple[str, ...] = ()) -> None:
+        self.every, self.extra = every, tuple(extra)
+        self.began, self.first = 0.0, 0
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: CreditModule) -> None:
+        self.began, self.first = time.perf_counter(), pl_module.rollout_step
+        for method in pl_module.chain:
+            print(f"method {type(method).__name__}: {method.passes()} extra views a step, {method.paper}")
+        if not pl_module.chain:
+            print("method none: correctness only")
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, pl_module: CreditModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        report, step = pl_module.report, pl_module.rollout_step
+        if report is None or not trainer.is_global_zero or (step % self.every and step < pl_module.steps):
+            return
+        scalars = report.record.scalars
+        parts = [f"{name} {scalars[key]:.3f}" for name, key in SHOWN]
+        parts[-1] += f" (right {scalars['reward/all_right_rate']:.2f} wrong {scalars['reward/all_wrong_rate']:.2f})"
+        parts += [f"{key.split('/')[-1]} {scalars[key]:+.3f}" for key in self.extra if key in scalars]
+        stages = " ".join(f"{name} {seconds:.1f}" for name, seconds in report.seconds.items() if seconds >= 0.05)
+        rate = (time.perf_counter() - self.began) / (step - self.first)
+        left = rate * (pl_module.steps - step)
+        print(f"step {step}/{pl_module.steps}  {'  '.join(parts)}  | {stages} s, {left:.0f} s left", flush=True)

@@ -1,0 +1,60 @@
+"""The final summary: printed, and written to ``<run>/summary.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning
+
+from mmcredit.data.datamodule import DataModule
+from mmcredit.module import CreditModule
+
+REPORTED = {
+    "val_accuracy": "val/accuracy",
+    "counter_prior_accuracy": "counter_prior/accuracy",
+    "unsupported_rate": "val/unsupported_rate",
+}
+
+
+def scores(trainer: lightning.Trainer, module: CreditModule, data: DataModule) -> dict[str, float]:
+    """Metrics of a validation of all sets."""
+    if not data.val:
+        return {}
+    trainer.validate(module, datamodule=data, verbose=False)
+    return {key: float(value) for key, value in trainer.callback_metrics.items()}
+
+
+def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) -> dict[str, Any]:
+    """Start and end of each reported metric (null where it was not measured), steps and seconds."""
+    summary: dict[str, Any] = {}
+    for name, key in REPORTED.items():
+        summary[f"{name}_start"], summary[f"{name}_end"] = module.start_metrics.get(key), end.get(key)
+    summary |= {
+        "steps": module.rollout_step,
+        "optimizer_steps": module.optimizer_steps,
+        "seconds": round(seconds, 1),
+        "methods": [type(method).__name__ for method in module.chain],
+        "metrics_start": dict(module.start_metrics),
+        "metrics_end": dict(end),
+    }
+    return summary
+
+
+def write_json(content: Mapping[str, Any], path: Path) -> None:
+    """Write so that the file is complete or not there."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n")
+    partial.replace(path)
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """The reported metrics, start -> end."""
+    for name in REPORTED:
+        start, end = summary[f"{name}_start"], summary[f"{name}_end"]
+        if start is not None and end is not None:
+            print(f"{name:24s} {start:.3f} -> {end:.3f} ({end - start:+.3f})")
+    print(f"{'steps':24s} {summary['steps']} rollout, {summary['optimizer_steps']} optimizer")
+    print(f"{'seconds':24s} {summary['seconds']}")

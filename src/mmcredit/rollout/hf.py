@@ -1,0 +1,85 @@
+"""Sampling in process with the Hugging Face model: one prefill a prompt, its cache shared by the group.
+
+``generate`` would prefill every prompt G times, run the vision tower G times and draw from the global generator;
+here each response has its own seed, so a step can be replayed alone, in any batch and on any rank.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from mmcredit.models.layout import Row, lay_out
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.rollout.sampling import SamplingLaw, draw_uniforms, pick
+from mmcredit.types import Prompts
+
+
+class HFEngine:
+    """Samples G responses a prompt with the policy itself.
+
+    Args:
+        law: group size, temperature, top-p, length.
+        seed: run seed.
+        batch: responses decoded side by side; bounds memory, does not change results.
+    """
+
+    def __init__(self, law: SamplingLaw, seed: int, batch: int = 512) -> None:
+        self.law, self.seed, self.batch = law, seed, batch
+
+    @torch.no_grad()
+    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int) -> list[list[Tensor]]:
+        """[B][G] sampled ids (int64, on CPU), each up to and including its end token."""
+        found: list[list[Tensor]] = []
+        at_once = max(self.batch // self.law.group, 1)
+        was_training = policy.training
+        policy.eval()
+        for start in range(0, len(prompts), at_once):
+            part = slice(start, start + at_once)
+            chunk = Prompts(prompts.samples[part], prompts.ids[part], prompts.pixels[part], prompts.grids[part])
+            uniforms = draw_uniforms(self.seed, [s.id for s in chunk.samples], step, self.law)
+            found += self._decode(policy, chunk, uniforms)
+        policy.train(was_training)
+        return found
+
+    def _decode(self, policy: VisionLanguageModel, prompts: Prompts, uniforms: Tensor) -> list[list[Tensor]]:
+        law, device = self.law, policy.device
+        rows = prompt_rows(policy, prompts)
+        layout = lay_out(rows, policy.pad_id, policy.dtype, left_pad=True)
+        cache = DynamicCache()
+        hidden = policy.hidden_states(layout, [row.features for row in rows], cache)[:, -1]
+        cache.batch_repeat_interleave(law.group)
+        hidden = hidden.repeat_interleave(law.group, 0)
+        seen = (layout.attention_R1LL[:, 0, -1] == 0).repeat_interleave(law.group, 0)  # [R, L] prompt, no padding
+        position = (layout.positions_3RL.amax((0, 2)) + 1).repeat_interleave(law.group)
+        ends, forbidden = policy.end_ids, policy.forbidden_ids
+        alive = torch.arange(len(uniforms), device=device)  # rows still being decoded
+        tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=device)
+        lengths = torch.full((len(uniforms),), law.max_new_tokens, device=device)
+        for t in range(law.max_new_tokens):
+            p = law.probabilities(policy.logits(hidden), forbidden)
+            token = pick(p, uniforms[alive.cpu(), t])
+            tokens[alive, t] = token
+            ended = torch.isin(token, ends)
+            lengths[alive[ended]] = t + 1
+            if ended.all() or t + 1 == law.max_new_tokens:
+                break
+            if ended.any():  # finished rows stop costing
+                keep = torch.where(~ended)[0]
+                cache.batch_select_indices(keep)
+                alive, seen, position, token = alive[keep], seen[keep], position[keep], token[keep]
+            seen = torch.cat([seen, seen.new_ones(len(seen), 1)], 1)
+            hidden = policy.next_hidden(token, position, seen, cache)
+            position = position + 1
+        rows_out = [ids[:n] for ids, n in zip(tokens.cpu(), lengths.tolist(), strict=True)]
+        return [rows_out[i : i + law.group] for i in range(0, len(rows_out), law.group)]
+
+
+def prompt_rows(policy: VisionLanguageModel, prompts: Prompts) -> list[Row]:
+    """Rows of the prompts alone."""
+    features, positions = policy.features(prompts.pixels, prompts.grids), policy.positions(prompts)
+    return [
+        Row(ids.to(policy.device), position, feature, ())
+        for ids, position, feature in zip(prompts.ids, positions, features, strict=True)
+    ]

@@ -1,0 +1,73 @@
+"""Sampled ids to padded tensors, text, and the characters that each token covers."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from mmcredit.types import Responses, Span
+
+
+@cache
+def _byte_of() -> dict[str, int]:
+    """The byte behind each character of a byte-level BPE token: printable Latin-1 stands for itself, the rest is
+    shifted past 255."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    shifted = [b for b in range(256) if b not in printable]
+    table = {chr(b): b for b in printable}
+    return table | {chr(256 + i): b for i, b in enumerate(shifted)}
+
+
+def decode_with_spans(tokenizer: Any, ids: Sequence[int], end_ids: Sequence[int]) -> tuple[str, tuple[Span, ...]]:
+    """Text of a response without its end token, and each token's half-open character interval.
+
+    A character that is cut across tokens belongs to all of them; the end token gets an empty interval.
+
+    Args:
+        tokenizer: a byte-level BPE tokenizer (Qwen, InternVL and most others).
+        ids: the sampled ids.
+        end_ids: ids that end a response.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    byte_of, added = _byte_of(), tokenizer.added_tokens_decoder
+    text, spans = "", []
+    for i, token_id in enumerate(ids):
+        if i == len(ids) - 1 and token_id in end_ids:
+            text += decoder.decode(b"", final=True)
+            spans.append((len(text), len(text)))
+            break
+        token = tokenizer.convert_ids_to_tokens(token_id)
+        raw = token.encode() if token_id in added else bytes(byte_of[c] for c in token)
+        start = len(text)
+        text += decoder.decode(raw)
+        spans.append((start, len(text) + bool(decoder.getstate()[0])))
+    text += decoder.decode(b"", final=True)
+    return text, tuple(spans)
+
+
+def tokens_meeting(spans: Sequence[Span], wanted: Span) -> list[bool]:
+    """Which tokens' half-open intervals meet the wanted one."""
+    return [start < wanted[1] and wanted[0] < end for start, end in spans]
+
+
+def collate(tokenizer: Any, sampled: Sequence[Sequence[Tensor]], end_ids: Sequence[int]) -> Responses:
+    """Pad the group's responses to one tensor; ids stay as they were sampled.
+
+    Args:
+        sampled: [B][G] int64 [T_i].
+    """
+    flat = [ids for group in sampled for ids in group]
+    shape = (len(sampled), len(sampled[0]), -1)
+    decoded = [[decode_with_spans(tokenizer, ids.tolist(), end_ids) for ids in group] for group in sampled]
+    return Responses(
+        ids_BGT=pad_sequence(flat, batch_first=True).view(shape),
+        mask_BGT=pad_sequence([torch.ones_like(ids, dtype=torch.bool) for ids in flat], batch_first=True).view(shape),
+        texts=tuple(tuple(text for text, _ in group) for group in decoded),
+        spans=tuple(tuple(spans for _, spans in group) for group in decoded),
+    )

@@ -1,0 +1,1 @@
+"""Scoring a rollout again under other images, prompts or weights."""

@@ -1,0 +1,86 @@
+"""Boxes on the image to merged image tokens, evidence and reference regions. METHODS section 4, steps 2, 4, 5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mmcredit.functional import stable_rng
+from mmcredit.types import Box, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How one picture is cut: H x W patches over width x height pixels, merged m x m to one token."""
+
+    rows: int  # patches
+    columns: int
+    merge: int
+    width: int  # pixels of the original picture
+    height: int
+
+    @property
+    def merged(self) -> tuple[int, int]:
+        """Rows and columns of merged tokens."""
+        return self.rows // self.merge, self.columns // self.merge
+
+    @property
+    def tokens(self) -> int:
+        return self.merged[0] * self.merged[1]
+
+
+def grid_of(sample: Sample, grid_thw: Tensor, merge: int) -> Grid:
+    """The grid of the sample's first picture, on which all boxes are given."""
+    width, height = sample.images[0].size
+    return Grid(int(grid_thw[0, 1]), int(grid_thw[0, 2]), merge, width, height)
+
+
+def region_tokens(box: Box, grid: Grid) -> Tensor:
+    """Sorted merged-token indices of the patches whose centre lies in the box (left and top edge included);
+    the patch nearest to the box centre if there is none."""
+    centre_x = (torch.arange(grid.columns, dtype=torch.float64) + 0.5) * grid.width / grid.columns
+    centre_y = (torch.arange(grid.rows, dtype=torch.float64) + 0.5) * grid.height / grid.rows
+    inside_x = torch.where((centre_x >= box.x) & (centre_x < box.x + box.w))[0]
+    inside_y = torch.where((centre_y >= box.y) & (centre_y < box.y + box.h))[0]
+    x, y = box.centre
+    if not len(inside_x) or not len(inside_y):
+        inside_x = (centre_x - x).abs().argmin()[None]
+        inside_y = (centre_y - y).abs().argmin()[None]
+    merged = inside_y[:, None] // grid.merge * grid.merged[1] + inside_x[None] // grid.merge
+    return merged.unique()
+
+
+def ring_tokens(region: Tensor, grid: Grid, ring: int = 2) -> Tensor:
+    """Tokens at Chebyshev distance 1..ring from the region, outside it; all other tokens if there are none."""
+    rows, columns = grid.merged
+    inside = torch.zeros(1, 1, rows, columns)
+    inside.view(-1)[region] = 1
+    grown = torch.nn.functional.max_pool2d(inside, 2 * ring + 1, stride=1, padding=ring)
+    around = torch.where((grown - inside).view(-1) > 0)[0]
+    return around if len(around) else torch.where(inside.view(-1) == 0)[0]
+
+
+def evidence_box(sample: Sample) -> tuple[Box, bool]:
+    """The evidence box by priority proposal > target > argument > bbox, and whether it is the centred fallback."""
+    for box in (sample.proposal_bbox, sample.target_bbox, sample.argument_bbox, sample.bbox):
+        if box is not None:
+            return box, False
+    width, height = sample.images[0].size
+    return Box(0.325 * width, 0.325 * height, 0.35 * width, 0.35 * height), True
+
+
+def reference_tokens(sample: Sample, grid: Grid, index: int, max_iou: float = 0.05, tries: int = 24) -> Tensor:
+    """Tokens of reference region ``index``: the evidence box's size at a random place that hardly meets it, else as
+    many random tokens outside it. Seeded by the sample id alone: the same for the whole group and every step."""
+    box, _ = evidence_box(sample)
+    rng = stable_rng(sample.id, index, "reference region")
+    for _ in range(tries):
+        x, y = rng.uniform(0, max(grid.width - box.w, 0)), rng.uniform(0, max(grid.height - box.h, 0))
+        other = Box(x, y, box.w, box.h)
+        if other.iou(box) <= max_iou:
+            return region_tokens(other, grid)
+    evidence = region_tokens(box, grid)
+    outside = sorted(set(range(grid.tokens)) - set(evidence.tolist()))
+    return torch.tensor(sorted(rng.sample(outside, min(len(evidence), len(outside)))), dtype=torch.long)

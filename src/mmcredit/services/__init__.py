@@ -1,0 +1,1 @@
+"""Judges of claims: the oracle of the embedded world."""

@@ -116,9 +116,10 @@ class CED(CreditCallback):
         return len(self.views)
 
     def on_reward(self, rollout: Rollout, scorer: Scorer, record: Record) -> Tensor:
-        scope_BGT = rollout.grades.answer_BGT if self.scored is Scored.ANSWER else rollout.mask_BGT
         has_image = torch.tensor([bool(sample.images) for sample in rollout.prompts.samples])
-        measured_BG = scope_BGT.any(-1) & has_image[:, None]
+        scope_BGT = rollout.grades.answer_BGT if self.scored is Scored.ANSWER else rollout.mask_BGT
+        scope_BGT = scope_BGT & has_image[:, None, None]
+        measured_BG = scope_BGT.any(-1)
         drops = [
             masked_mean(rollout.logp_BGT - logp, scope_BGT, dim=-1)  # step 1: mean over scored tokens, nats
             for logp in scorer.logps(rollout, self.views, where_BG=measured_BG)

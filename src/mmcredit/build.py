@@ -62,8 +62,8 @@ def build(cfg: DictConfig) -> Run:
     if algorithm.kl_coef:
         models[Weights.REFERENCE] = frozen_copy(policy)
     merge = processor.image_processor.merge_size
-    chain: list[CreditCallback] = [instantiate(method) for method in (cfg.callbacks or {}).values()]
-    observers = [instantiate(observer) for observer in (cfg.observers or {}).values()]
+    chain: list[CreditCallback] = [instantiate(method) for method in (cfg.get("callbacks") or {}).values()]
+    observers = [instantiate(observer) for observer in (cfg.get("observers") or {}).values()]
     module = CreditModule(
         policy=policy,
         scorer=Scorer(models, black_patch(processor), merge, engine.law.temperature, **cfg.scoring),
@@ -79,7 +79,7 @@ def build(cfg: DictConfig) -> Run:
         steps=cfg.steps,
         max_grad_norm=cfg.max_grad_norm,
     )
-    logger = instantiate(cfg.logger) if cfg.logger else False
+    logger = instantiate(cfg.logger) if cfg.get("logger") else False
     trainer: lightning.Trainer = instantiate(cfg.trainer, callbacks=[*chain, *observers], logger=logger)
     return Run(module, data, trainer, processor)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import random
 
-import torch
 from torch import Tensor
 
 LOG_RATIO_CLAMP = 20.0  # nats; METHODS section 0

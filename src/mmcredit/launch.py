@@ -11,7 +11,7 @@ from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -79,6 +79,8 @@ def _compose(config_name: str, overrides: list[str]) -> DictConfig:
 
 def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines() if line.strip()]
+    if isinstance(error, OverrideParseException):
+        return f"cannot read {error.override!r}: {error.message.splitlines()[0]}"
     if "Available options" in str(error):
         where = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
         options = [line for line in lines[where + 1 :] if " " not in line]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import lightning
 import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 from torch.optim import Optimizer
 from torchmetrics import MeanMetric
@@ -89,7 +90,7 @@ class CreditModule(lightning.LightningModule):
         self.optimizer_steps = 0
         self.start_metrics: dict[str, float] = {}
         self.report: StepReport | None = None
-        self.val_metrics = torch.nn.ModuleDict()
+        self.val_metrics: Any = torch.nn.ModuleDict()
 
     def training_step(self, prompts: Prompts, batch_idx: int) -> None:
         """One rollout step: sample, grade, assign credit, update."""
@@ -127,8 +128,9 @@ class CreditModule(lightning.LightningModule):
     def update(self, rollout: Rollout, advantage_BGT: Tensor, reference: Tensor | None, record: Record) -> None:
         """Optimizer steps over the mini-batches, gradients summed over micro-batches."""
         algorithm, optimizer = self.algorithm, self.optimizers()
+        assert isinstance(optimizer, LightningOptimizer)
         minis = slices(0, len(rollout.prompts), algorithm.mini_batch) * algorithm.epochs
-        totals: Counter[str] = Counter()
+        totals: dict[str, float] = defaultdict(float)
         for mini in minis:
             mask = rollout.mask_BGT[mini]
             size, tokens = self._sum_ranks(algorithm.reduction.size(mask)), self._sum_ranks(mask.sum())
@@ -139,17 +141,16 @@ class CreditModule(lightning.LightningModule):
                 terms, watched = self._loss(part, advantage_BGT[micro], ref, size, record)
                 loss = torch.stack(list(terms.values())).sum()
                 self.manual_backward(loss * self.trainer.world_size)  # gradients are averaged over ranks
-                totals.update({key: float(value.detach()) for key, value in terms.items()})
-                totals["loss"] += float(loss.detach())
-                totals.update({key: float(value / tokens) for key, value in watched.items()})
-            totals["grad_norm"] += float(
-                torch.nn.utils.clip_grad_norm_(self.trained_parameters(), self.max_grad_norm)
-            )
+                for key, value in (terms | {"loss": loss}).items():
+                    totals[key] += float(value.detach())
+                for key, value in watched.items():
+                    totals[key] += float(value / tokens)
+            totals["grad_norm"] += float(torch.nn.utils.clip_grad_norm_(self.trained_parameters(), self.max_grad_norm))
             optimizer.step()
             self.optimizer_steps += 1
             self.scorer.forget()
-        for key, value in totals.items():
-            record.scalar(f"train/{key}", value / len(minis))
+        for key, total in totals.items():
+            record.scalar(f"train/{key}", total / len(minis))
 
     def _sum_ranks(self, value: Tensor) -> Tensor:
         return self.trainer.strategy.reduce(value.to(self.device), reduce_op="sum")

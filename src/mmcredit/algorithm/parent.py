@@ -58,7 +58,8 @@ class Parent:
     def __post_init__(self) -> None:
         if not 0 <= self.clip_low < 1 or self.clip_high < 0:
             raise UserError(
-                f"algorithm.clip_low={self.clip_low}, clip_high={self.clip_high}: need 0 <= clip_low < 1, clip_high >= 0"
+                f"algorithm.clip_low={self.clip_low}, algorithm.clip_high={self.clip_high}: "
+                "need 0 <= clip_low < 1 and clip_high >= 0"
             )
         if self.dual_clip is not None and self.dual_clip <= 1:
             raise UserError(f"algorithm.dual_clip={self.dual_clip} must be above 1, or null for none")

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from mmcredit.types import UserError
+
 
 class Reduction(Protocol):
     """Weights that turn a sum over tokens into the reduced loss."""
@@ -47,9 +49,12 @@ class ConstantHorizon:
 
     horizon: int
 
+    def __post_init__(self) -> None:
+        if self.horizon < 1:
+            raise UserError(f"algorithm.reduction.horizon={self.horizon} must be at least 1")
+
     def size(self, mask_BGT: Tensor) -> Tensor:
         return mask_BGT.any(-1).sum()
 
     def weights(self, mask_BGT: Tensor, size: Tensor) -> Tensor:
         return mask_BGT / (size.clamp(min=1) * self.horizon)
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import lightning
 from torch.utils.data import DataLoader, Sampler
@@ -19,7 +19,7 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> Sample: ...
+    def __getitem__(self, index: int, /) -> Sample: ...
 
 
 class StepBatches(Sampler[list[int]]):
@@ -95,9 +95,10 @@ class DataModule(lightning.LightningDataModule):
         module = self.trainer.lightning_module if self.trainer else None
         start = getattr(module, "rollout_step", 0)
         batches = StepBatches(len(self.train), self.batch_size, self.seed, start)
-        return DataLoader(self.train, batch_sampler=batches, collate_fn=self.encoder)
+        return DataLoader(cast(Any, self.train), batch_sampler=batches, collate_fn=self.encoder)
 
     def val_dataloader(self) -> list[DataLoader[Prompts]]:
         return [
-            DataLoader(source, batch_size=self.val_batch_size, collate_fn=self.encoder) for source in self.val.values()
+            DataLoader(cast(Any, source), batch_size=self.val_batch_size, collate_fn=self.encoder)
+            for source in self.val.values()
         ]

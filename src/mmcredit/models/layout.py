@@ -71,9 +71,7 @@ def lay_out(rows: Sequence[Row], pad_id: int, dtype: torch.dtype, left_pad: bool
     sees |= torch.eye(length, dtype=torch.bool, device=device)  # padding sees itself: no empty softmax row
     attention = torch.zeros(sees.shape, dtype=dtype, device=device).masked_fill_(~sees, torch.finfo(dtype).min)
     empty = torch.zeros(0, dtype=torch.long, device=device)
-    return Layout(
-        ids, positions, attention[:, None], torch.cat([empty, *predictors]), torch.cat([empty, *targets])
-    )
+    return Layout(ids, positions, attention[:, None], torch.cat([empty, *predictors]), torch.cat([empty, *targets]))
 
 
 def _causal(n: int, device: torch.device) -> Tensor:

@@ -45,7 +45,7 @@ def load_policy(
 
 def frozen_copy(policy: VisionLanguageModel) -> VisionLanguageModel:
     """A copy that is never trained: the reference."""
-    return copy.deepcopy(policy).eval().requires_grad_(False)
+    return VisionLanguageModel(copy.deepcopy(policy.hf)).eval().requires_grad_(False)
 
 
 def export(policy: VisionLanguageModel, processor: Any, folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -40,7 +41,7 @@ def train_tokenizer(corpus: Iterable[str], vocab_size: int = 800) -> Qwen2Tokeni
     )
     bpe.train_from_iterator(corpus, trainer)
     learned = json.loads(bpe.to_str())["model"]
-    merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in learned["merges"]]
+    merges: Any = [tuple(m) for m in learned["merges"]]
     return Qwen2Tokenizer(
         vocab=learned["vocab"],
         merges=merges,
@@ -67,7 +68,7 @@ def build_processor(tokenizer: Qwen2Tokenizer) -> ImageOnlyProcessor:
 
 def build_model(tokenizer: Qwen2Tokenizer, seed: int = 0) -> Qwen3VLForConditionalGeneration:
     """Randomly initialised: vision depth 3 width 96 with one DeepStack layer, text 4 layers width 128."""
-    token = tokenizer.convert_tokens_to_ids
+    token: Any = tokenizer.convert_tokens_to_ids
     end, pad = token("<|im_end|>"), token("<|endoftext|>")
     config = Qwen3VLConfig(
         text_config={

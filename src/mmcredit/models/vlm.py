@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -34,9 +34,9 @@ class VisionLanguageModel(nn.Module):
         UserError: the model belongs to no known family.
     """
 
-    def __init__(self, hf: nn.Module) -> None:
+    def __init__(self, hf: Any) -> None:
         super().__init__()
-        self.hf = hf
+        self.hf: Any = hf
         kind = hf.config.model_type
         if kind not in FAMILIES:
             raise UserError(f"models of type {kind!r} are not supported; known types: {', '.join(FAMILIES)}")
@@ -65,20 +65,14 @@ class VisionLanguageModel(nn.Module):
         """Tokens that stand for pixels and must never be sampled."""
         return torch.tensor(self.family.forbidden_ids(self.hf.config), device=self.device)
 
-    def features(
-        self, pixels: Sequence[Tensor | None], grids: Sequence[Tensor | None]
-    ) -> list[ImageFeatures | None]:
+    def features(self, pixels: Sequence[Tensor | None], grids: Sequence[Tensor | None]) -> list[ImageFeatures | None]:
         """Vision features of each prompt, None where it has no picture. One pass over all pictures."""
-        shown = [i for i, p in enumerate(pixels) if p is not None]
-        found: list[ImageFeatures | None] = [None] * len(pixels)
+        shown = [(p, g) for p, g in zip(pixels, grids, strict=True) if p is not None and g is not None]
         if not shown:
-            return found
-        all_pixels = torch.cat([pixels[i] for i in shown]).to(self.device)
-        all_grids = torch.cat([grids[i] for i in shown]).to(self.device)
-        counts = [len(grids[i]) for i in shown]
-        for i, feature in zip(shown, self.family.image_features(self.hf, all_pixels, all_grids, counts), strict=True):
-            found[i] = feature
-        return found
+            return [None] * len(pixels)
+        all_pixels, all_grids = (torch.cat(part).to(self.device) for part in zip(*shown, strict=True))
+        found = iter(self.family.image_features(self.hf, all_pixels, all_grids, [len(g) for _, g in shown]))
+        return [None if p is None else next(found) for p in pixels]
 
     def positions(self, prompts: Prompts) -> list[Tensor]:
         """[3, L_b] rotary positions of each prompt."""

@@ -18,18 +18,20 @@ class Checkpoint(lightning.Callback):
         self.saved = -1
 
     def on_train_batch_end(
-        self, trainer: lightning.Trainer, pl_module: CreditModule, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        assert isinstance(pl_module, CreditModule)
         if pl_module.rollout_step % self.every == 0:
             self._save(trainer, pl_module)
 
-    def on_train_end(self, trainer: lightning.Trainer, pl_module: CreditModule) -> None:
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        assert isinstance(pl_module, CreditModule)
         if self.saved != pl_module.rollout_step:
             self._save(trainer, pl_module)
 
-    def _save(self, trainer: lightning.Trainer, pl_module: CreditModule) -> None:
+    def _save(self, trainer: lightning.Trainer, module: CreditModule) -> None:
         partial = self.folder / "last.ckpt.partial"
         trainer.save_checkpoint(partial)
         if trainer.is_global_zero:
             partial.replace(self.folder / "last.ckpt")
-        self.saved = pl_module.rollout_step
+        self.saved = module.rollout_step

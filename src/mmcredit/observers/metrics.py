@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import lightning
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from mmcredit.module import CreditModule
+from mmcredit.module import CreditModule, StepReport
+from mmcredit.observers.base import StepObserver
 
 
-class Metrics(lightning.Callback):
+class Metrics(StepObserver):
     """Scalars each step, histograms every ``histogram_every`` steps. The x-axis counts rollout steps."""
 
     def __init__(self, histogram_every: int = 10) -> None:
         self.histogram_every = histogram_every
 
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, pl_module: CreditModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        report, step = pl_module.report, pl_module.rollout_step
-        if report is None or not trainer.is_global_zero:
-            return
+    def observe(self, trainer: lightning.Trainer, module: CreditModule, report: StepReport) -> None:
+        step = module.rollout_step
         seconds = {f"seconds/{stage}": value for stage, value in report.seconds.items()}
         for logger in trainer.loggers:
             logger.log_metrics(report.record.scalars | seconds, step=step)

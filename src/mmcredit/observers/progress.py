@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import lightning
 
-from mmcredit.module import CreditModule
+from mmcredit.module import CreditModule, StepReport
+from mmcredit.observers.base import StepObserver
 
 SHOWN = (("reward", "reward/total"), ("acc", "reward/accuracy"), ("dead", "reward/zero_variance_rate"))
 
 
-class Progress(lightning.Callback):
+class Progress(StepObserver):
     """Prints the progress line.
 
     Args:
@@ -24,18 +24,17 @@ class Progress(lightning.Callback):
         self.every, self.extra = every, tuple(extra)
         self.began, self.first = 0.0, 0
 
-    def on_train_start(self, trainer: lightning.Trainer, pl_module: CreditModule) -> None:
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        assert isinstance(pl_module, CreditModule)
         self.began, self.first = time.perf_counter(), pl_module.rollout_step
         for method in pl_module.chain:
             print(f"method {type(method).__name__}: {method.passes()} extra views a step, {method.paper}")
         if not pl_module.chain:
             print("method none: correctness only")
 
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, pl_module: CreditModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        report, step = pl_module.report, pl_module.rollout_step
-        if report is None or not trainer.is_global_zero or (step % self.every and step < pl_module.steps):
+    def observe(self, trainer: lightning.Trainer, module: CreditModule, report: StepReport) -> None:
+        step = module.rollout_step
+        if step % self.every and step < module.steps:
             return
         scalars = report.record.scalars
         parts = [f"{name} {scalars[key]:.3f}" for name, key in SHOWN]
@@ -43,5 +42,5 @@ class Progress(lightning.Callback):
         parts += [f"{key.split('/')[-1]} {scalars[key]:+.3f}" for key in self.extra if key in scalars]
         stages = " ".join(f"{name} {seconds:.1f}" for name, seconds in report.seconds.items() if seconds >= 0.05)
         rate = (time.perf_counter() - self.began) / (step - self.first)
-        left = rate * (pl_module.steps - step)
-        print(f"step {step}/{pl_module.steps}  {'  '.join(parts)}  | {stages} s, {left:.0f} s left", flush=True)
+        left = rate * (module.steps - step)
+        print(f"step {step}/{module.steps}  {'  '.join(parts)}  | {stages} s, {left:.0f} s left", flush=True)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import html
-from typing import Any
 
 import lightning
 import numpy as np
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from mmcredit.module import CreditModule, StepReport
+from mmcredit.observers.base import StepObserver
 
 
-class SampleTable(lightning.Callback):
+class SampleTable(StepObserver):
     """A Markdown table and the picture of the first ``prompts`` prompts, every ``every`` steps."""
 
     def __init__(self, every: int = 20, prompts: int = 2) -> None:
         self.every, self.prompts = every, prompts
 
-    def on_train_batch_end(
-        self, trainer: lightning.Trainer, pl_module: CreditModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        report, step = pl_module.report, pl_module.rollout_step
-        if report is None or not trainer.is_global_zero or (step - 1) % self.every:
+    def observe(self, trainer: lightning.Trainer, module: CreditModule, report: StepReport) -> None:
+        step = module.rollout_step
+        if (step - 1) % self.every:
             return
         for logger in trainer.loggers:
             if not isinstance(logger, TensorBoardLogger):

@@ -7,7 +7,7 @@ import re
 from mmcredit.types import Span
 
 _BOX = re.compile(r"\\boxed\s*\{")
-_LINE = re.compile(r"^[ \t]*(?:final )?answer[ \t]*[::][ \t]*(\S[^\n]*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_LINE = re.compile(r"^[ \t]*(?:final )?answer[ \t]*[:\uff1a][ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
 MAX_ANSWER = 512  # characters
 
 

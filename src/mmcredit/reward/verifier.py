@@ -10,9 +10,10 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Protocol
 
-_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
 _LETTER = re.compile(r"\(?([a-j])(?:\)|[.:](?:\s.*)?)?", re.DOTALL)
+_ARTICLE = re.compile(r"^\W*(?:an?|the)\s+(?=\w\w)")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:e[-+]?\d{1,3})?")
 _FRACTION = re.compile(r"([-+]?\d{1,18})\s*/\s*(\d{1,18})")
 
@@ -45,13 +46,13 @@ class WordVerifier:
         if letter := _LETTER.fullmatch(wanted):
             other = _LETTER.fullmatch(given)
             return other is not None and other[1] == letter[1]
-        return words(wanted) == words(given)
+        return bool(words(wanted)) and words(wanted) == words(given)
 
 
 def normalise(text: str) -> str:
     """Lower case, one space, no dollar signs, LaTeX text wrappers or final full stop."""
     text = _WRAPPED.sub(r"\1", text.strip().replace("−", "-").replace("$", ""))
-    return " ".join(text.casefold().split()).rstrip(".")
+    return " ".join(text.casefold().split()).rstrip(". ")
 
 
 def as_number(text: str) -> Fraction | None:
@@ -69,6 +70,5 @@ def as_number(text: str) -> Fraction | None:
 
 
 def words(text: str) -> list[str]:
-    """Words without punctuation and leading articles."""
-    found = re.findall(r"\w+", text)
-    return found[1:] if len(found) > 1 and found[0] in ("a", "an", "the") else found
+    """Words without punctuation and a leading article (``a, b`` are options); a number keeps its minus sign."""
+    return re.findall(r"(?<!\w)-(?=[\d.\\])|\w+", _ARTICLE.sub("", text))

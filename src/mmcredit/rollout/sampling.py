@@ -52,8 +52,7 @@ class SamplingLaw:
 
     def probabilities(self, logits_RV: Tensor, forbidden: Tensor) -> Tensor:
         """[R, V] float64 probabilities after temperature, forbidden tokens and top-p."""
-        logits = logits_RV.double()
-        logits[:, forbidden] = -torch.inf
+        logits = logits_RV.double().index_fill(-1, forbidden, -torch.inf)
         if self.temperature == 0:
             return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).double()
         p = (logits / self.temperature).softmax(-1)

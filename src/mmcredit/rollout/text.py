@@ -52,8 +52,8 @@ def decode_with_spans(tokenizer: Any, ids: Sequence[int], end_ids: Sequence[int]
 
 
 def tokens_meeting(spans: Sequence[Span], wanted: Span) -> list[bool]:
-    """Which tokens' half-open intervals meet the wanted one."""
-    return [start < wanted[1] and wanted[0] < end for start, end in spans]
+    """Which tokens' half-open intervals share a character with the wanted one; empty intervals share none."""
+    return [max(start, wanted[0]) < min(end, wanted[1]) for start, end in spans]
 
 
 def collate(tokenizer: Any, sampled: Sequence[Sequence[Tensor]], end_ids: Sequence[int]) -> Responses:

@@ -133,8 +133,8 @@ class Scorer:
         pending = dict.fromkeys(job for job in map(_seen, batch) if job not in self._features)
         if pending:
             pixels = [
-                None if prompts.pixels[b] is None else v.image.pixels(prompts.pixels[b], self._picture(rollout, b))
-                for v, b in pending
+                None if shown is None else view.image.pixels(shown, self._picture(rollout, b))
+                for (view, b), shown in ((job, prompts.pixels[job[1]]) for job in pending)
             ]
             seen = self.models[batch[0][0].weights].features(pixels, [prompts.grids[b] for _, b in pending])
             self._features.update(zip(pending, seen, strict=True))
@@ -144,7 +144,9 @@ class Scorer:
             self._features[view, b] = changed
 
     def _picture(self, rollout: Rollout, b: int) -> Picture:
-        return Picture(rollout.prompts.samples[b], rollout.prompts.grids[b], self.merge, self.black)
+        grid = rollout.prompts.grids[b]
+        assert grid is not None, "a prompt without pictures has nothing to edit"
+        return Picture(rollout.prompts.samples[b], grid, self.merge, self.black)
 
     def _share(
         self, rollout: Rollout, b: int, position: Tensor, feature: ImageFeatures | None, keep_GT: Tensor

@@ -9,19 +9,21 @@ xywh in absolute pixels of the first image, the primary one first; ``proposal_bb
 
 from __future__ import annotations
 
+import codecs
 import json
 import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from mmcredit.functional import stable_seed
 from mmcredit.types import Box, Sample, UserError
 
 log = logging.getLogger(__name__)
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
+PARTS = ("train", "val", "all")
 
 
 class BadRow(ValueError):
@@ -54,6 +56,8 @@ class Jsonl:
             raise UserError("data.path is not set: type data.path=/path/to/file.jsonl")
         if on_bad_row not in ("raise", "skip"):
             raise UserError(f"data.on_bad_row={on_bad_row!r} must be raise or skip")
+        if part not in PARTS or not 0 <= val_share <= 1:
+            raise UserError(f"data part {part!r} must be one of {', '.join(PARTS)}, data.val_share={val_share} in 0..1")
         self.path = Path(path).expanduser().resolve()
         if not self.path.is_file():
             raise UserError(f"data.path={path} does not exist or is not a file")
@@ -78,7 +82,7 @@ class Jsonl:
 
     def _read(self, on_bad_row: str) -> list[dict[str, Any]]:
         rows, ids = [], set[str]()
-        for number, line in enumerate(self.path.read_text(encoding="utf-8-sig").splitlines(), 1):
+        for number, line in enumerate(self.path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines(), 1):
             if not line.strip():
                 continue
             try:
@@ -99,20 +103,16 @@ class Jsonl:
             log.warning("%s: %d rows kept, %d skipped", self.path, len(rows), self.skipped.total())
         return rows
 
-    def _row(self, line: str, number: int) -> dict[str, Any]:
+    def _row(self, line: bytes, number: int) -> dict[str, Any]:
         """One checked row, images still closed."""
-        try:
-            data = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise BadRow(f"not valid JSON ({error})") from None
-        if not isinstance(data, dict):
-            raise BadRow(f"a JSON object is needed, this is a {type(data).__name__}")
+        data = _parse(line)
         question, answer = _text(data, "question", "problem"), _text(data, "answer")
-        paths = [self._inside(p) for p in _listed(data.get("images", data.get("image")))]
+        given = [data[key] for key in ("images", "image") if data.get(key) not in (None, [])]
+        paths = [self._inside(p) for p in _listed(given[0] if given else None)]
         size = _open(paths[0]).size if paths else None
         for path in paths[1:]:
             _open(path)
-        boxes = tuple(_box(value, "boxes", size) for value in data.get("boxes") or ())
+        boxes = tuple(_box(value, "boxes", size) for value in _listed(data.get("boxes")))
         named = {key: _box(data[key], key, size) for key in BOX_FIELDS if data.get(key) is not None}
         if boxes:
             named.setdefault("proposal_bbox", boxes[0])
@@ -125,12 +125,28 @@ class Jsonl:
     def _inside(self, name: object) -> Path:
         if not isinstance(name, str) or not name:
             raise BadRow(f"an image path must be a non-empty string, this is {name!r}")
-        path = (self.path.parent / name).resolve()
+        try:
+            path = (self.path.parent / name).resolve()
+            found = path.is_file()
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, a loop of links
+            raise BadRow(f"image {name[:80]!r} is no usable path ({type(error).__name__})") from None
         if not path.is_relative_to(self.root):
             raise BadRow(f"image {name} lies outside the data folder (data.root)")
-        if not path.is_file():
+        if not found:
             raise BadRow(f"image {name} does not exist")
         return path
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """The object of one line. What strict JSON could not write back (NaN, lone surrogates) is refused, too."""
+    try:
+        data = json.loads(line.decode())
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise BadRow(f"not valid JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise BadRow(f"a JSON object is needed, this is a {type(data).__name__}")
+    return data
 
 
 def _text(data: dict[str, Any], *names: str) -> str:
@@ -151,9 +167,20 @@ def _listed(value: object) -> list[object]:
 def _open(path: Path) -> Image.Image:
     try:
         with Image.open(path) as picture:
-            return picture.convert("RGB")
-    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+            return _rgb(picture)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise BadRow(f"image {path.name} cannot be read ({type(error).__name__})") from None
+
+
+def _rgb(picture: Image.Image) -> Image.Image:
+    """Upright (EXIF), transparent parts on white, 16-bit grey scaled to 8 bits."""
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode.startswith("I;16"):
+        picture = picture.convert("I").point(lambda grey: grey / 257).convert("L")
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("RGB")
 
 
 def _box(value: object, name: str, size: tuple[int, int] | None) -> Box:
@@ -161,7 +188,9 @@ def _box(value: object, name: str, size: tuple[int, int] | None) -> Box:
         raise BadRow(f"{name} is given but there is no image")
     numbers = value if isinstance(value, list) else []
     if len(numbers) != 4 or any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
-        raise BadRow(f"{name} must be four numbers x, y, w, h, this is {value!r}")
+        raise BadRow(f"{name} must be four numbers x, y, w, h, this is {str(value)[:80]}")
+    if max(map(abs, numbers)) > max(size) + 1:  # also numbers too large for a float
+        raise BadRow(f"{name} {str(value)[:80]} reaches outside the image of {size[0]}x{size[1]} pixels")
     box = Box(*map(float, numbers))
     if not (box.w > 0 and box.h > 0 and box.x >= 0 and box.y >= 0):
         raise BadRow(f"{name} {value} needs x, y >= 0 and w, h > 0")

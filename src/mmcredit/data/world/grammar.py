@@ -68,17 +68,25 @@ def parse(response: str) -> tuple[Claim, ...]:
 
 def judge(claims: Sequence[Claim], objects: Sequence[SceneObject]) -> tuple[Verdict, ...]:
     """The oracle. Every positive claim needs an object of its own: a thing listed twice must be there twice."""
-    free, verdicts = list(objects), []
-    for claim in claims:
+    shown: dict[int, Claim] = {}  # object -> the claim it supports
+
+    def supports(claim: Claim, tried: set[int]) -> bool:
+        """Give the claim an object; earlier claims move to another one where they can."""
+        for i, o in enumerate(objects):
+            if i not in tried and _fits(claim, o):
+                tried.add(i)
+                if i not in shown or supports(shown[i], tried):
+                    shown[i] = claim
+                    return True
+        return False
+
+    def verdict(claim: Claim) -> Verdict:
         if not claim.visual:
-            verdicts.append(Verdict.NOT_VISUAL)
-            continue
-        pool = objects if claim.negated else free
-        match = next((o for o in pool if _fits(claim, o)), None)
-        if match is not None and not claim.negated:
-            free.remove(match)
-        verdicts.append(Verdict.SUPPORTED if (match is None) == claim.negated else Verdict.CONTRADICTED)
-    return tuple(verdicts)
+            return Verdict.NOT_VISUAL
+        holds = not any(_fits(claim, o) for o in objects) if claim.negated else supports(claim, set())
+        return Verdict.SUPPORTED if holds else Verdict.CONTRADICTED
+
+    return tuple(verdict(claim) for claim in claims)
 
 
 def _fits(claim: Claim, o: SceneObject) -> bool:

@@ -16,6 +16,7 @@ from mmcredit.data.world.scene import (
     COLORS,
     CORNERS,
     GRID,
+    MAX_DISTRACTORS,
     MAX_OBJECTS,
     SHAPES,
     Cell,
@@ -79,7 +80,7 @@ class Draw:
 
     def distractors(self, cells: list[Cell], taken: int, allowed: Callable[[str, str], bool]) -> list[SceneObject]:
         """Objects that leave the answer as it is, so that the scene has 2-7 objects."""
-        low, high = max(2 - taken, 0), min(MAX_OBJECTS - taken, len(cells))
+        low, high = max(2 - taken, 0), min(MAX_OBJECTS - taken, MAX_DISTRACTORS)
         found: list[SceneObject] = []
         for cell in self.rng.sample(cells, self.rng.randint(low, high)):
             for _ in range(20):

@@ -12,7 +12,7 @@ from mmcredit.types import Box, SceneObject
 
 CANVAS, GRID = 128, 4
 CELL = CANVAS // GRID
-MAX_OBJECTS = 7
+MAX_OBJECTS, MAX_DISTRACTORS = 7, 3
 COLORS = {
     "red": (220, 40, 40),
     "green": (40, 170, 60),
@@ -22,7 +22,7 @@ COLORS = {
     "orange": (245, 140, 30),
 }
 SHAPES = ("circle", "square", "triangle")
-SIZES = {"small": 18, "large": 26}  # side in pixels
+SIZES = {"small": 20, "large": 28}  # side in pixels
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
 
 Cell = tuple[int, int]  # column, row

@@ -52,6 +52,8 @@ class World:
         return FAMILIES[family](Draw(rng, SPLITS[self.split](self.prior)))
 
     def __getitem__(self, index: int) -> Sample:
+        if not 0 <= index < self.size:
+            raise IndexError(f"sample {index} of a world of {self.size}")
         q = self.question(index)
         sample_id = f"world-{self.seed}-{self.split}-{index}"
         boxes = tuple(o.box for o in q.relevant)
@@ -133,7 +135,7 @@ def _falsify(claims: list[str], q: Question, where: int, color_first: bool) -> l
     """The claims with one of them made false by another colour or corner; unchanged if no change makes it false."""
     claim = claims[where]
     for words in (COLORS, CORNERS) if color_first else (CORNERS, COLORS):
-        present = next((w for w in words if w in claim), None)
+        present = next((w for w in words if w in claim), "")
         for word in words if present else ():
             changed = [*claims[:where], claim.replace(present, word), *claims[where + 1 :]]
             if word != present and unsupported(" . ".join(changed), q.objects):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +18,13 @@ _ARGUMENTS = inspect.signature(Qwen3VLTextModel.forward).parameters
 CACHE_ARGUMENT = "cache" if "cache" in _ARGUMENTS else "past_key_values"  # renamed in transformers 5.2x
 
 
-def forbidden_ids(config: object) -> list[int]:
+def forbidden_ids(config: Any) -> list[int]:
     """Tokens that stand for pixels and must never be sampled."""
     names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
     return [getattr(config, name) for name in names]
 
 
-def image_features(model: nn.Module, pixels: Tensor, grids: Tensor, counts: Sequence[int]) -> list[ImageFeatures]:
+def image_features(model: Any, pixels: Tensor, grids: Tensor, counts: Sequence[int]) -> list[ImageFeatures]:
     """Vision tower over several prompts at once.
 
     Args:
@@ -44,7 +45,7 @@ def image_features(model: nn.Module, pixels: Tensor, grids: Tensor, counts: Sequ
     return features
 
 
-def positions(model: nn.Module, ids: Tensor, grids: Tensor | None) -> Tensor:
+def positions(model: Any, ids: Tensor, grids: Tensor | None) -> Tensor:
     """[3, L] rotary positions of one prompt, by the model's own rule."""
     kinds = (ids == model.config.image_token_id).int()
     position_ids, _ = model.model.get_rope_index(ids[None], mm_token_type_ids=kinds[None], image_grid_thw=grids)
@@ -52,7 +53,7 @@ def positions(model: nn.Module, ids: Tensor, grids: Tensor | None) -> Tensor:
 
 
 def hidden_states(
-    model: nn.Module,
+    model: Any,
     embeds: Tensor,
     attention: Tensor,
     position_ids: Tensor,
@@ -82,11 +83,11 @@ def hidden_states(
     return out.last_hidden_state
 
 
-def decoder_layers(model: nn.Module) -> nn.ModuleList:
+def decoder_layers(model: Any) -> nn.ModuleList:
     """The language model's layers, first to last."""
     return model.model.language_model.layers
 
 
-def vision_tower(model: nn.Module) -> nn.Module:
+def vision_tower(model: Any) -> nn.Module:
     """The vision tower with its mergers."""
     return model.model.visual

@@ -1,0 +1,160 @@
+"""Supervised warm start of the tiny model on demonstrations of the embedded world: a Lightning run like any other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hydra
+import lightning
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+from torch.utils.data import DataLoader, Dataset
+
+from mmcredit.build import build, quiet
+from mmcredit.data.encode import Encoder
+from mmcredit.data.templates import Template
+from mmcredit.data.world import source
+from mmcredit.data.world.source import Demonstrations, World
+from mmcredit.models.layout import Row
+from mmcredit.models.load import export
+from mmcredit.models.tiny import build_model, build_processor, train_tokenizer
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.observers.summary import scores, write_json
+from mmcredit.types import Prompts
+
+Pair = tuple[Prompts, torch.Tensor]
+DATA_SEED = 1  # the runs that follow use other seeds: no question of theirs is seen here
+STYLES = ("think", "short_evidence")  # those that have a template and are measured
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One stretch of supervised training.
+
+    Args:
+        steps, lr, warmup: AdamW with linear warm-up and cosine decay to 5 %.
+        split, prior: law of the answers (see ``mmcredit.data.world.questions``).
+        styles: how responses are written; the samples take them in turn.
+        faults: planted shares, see ``Demonstrations``.
+    """
+
+    steps: int
+    lr: float
+    warmup: int
+    split: str
+    prior: float
+    styles: Sequence[str]
+    faults: Mapping[str, float]
+
+    def demonstrations(self, count: int) -> list[tuple[str, Demonstrations]]:
+        """Style and demonstrations over ``count`` questions."""
+        world = World(self.split, count, DATA_SEED, self.prior)
+        return [(style, Demonstrations(world, getattr(source, style), **self.faults)) for style in self.styles]
+
+
+class DemonstrationSet(Dataset[Pair]):
+    """Encoded demonstrations: questions four by four (one of each family) in one style, then the next style."""
+
+    def __init__(
+        self, styles: Sequence[tuple[Template, Demonstrations]], processor: Any, start: int, size: int
+    ) -> None:
+        self.styles = [(Encoder(processor, template), demonstrations) for template, demonstrations in styles]
+        self.tokenizer, self.start, self.size = processor.tokenizer, start, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Pair:
+        if index >= self.size:
+            raise IndexError(index)
+        encoder, demonstrations = self.styles[index // 4 % len(self.styles)]
+        text = demonstrations.response(self.start + index)
+        ids = self.tokenizer(text + self.tokenizer.eos_token, return_tensors="pt").input_ids[0]
+        return encoder([demonstrations.sample(self.start + index)]), ids
+
+
+class WarmStart(lightning.LightningModule):
+    """Next-token loss on the responses."""
+
+    def __init__(self, policy: VisionLanguageModel, phase: Phase, weight_decay: float) -> None:
+        super().__init__()
+        self.policy, self.phase, self.weight_decay = policy, phase, weight_decay
+
+    def transfer_batch_to_device(self, batch: list[Pair], device: torch.device, dataloader_idx: int) -> list[Pair]:
+        return batch  # the policy moves what it needs
+
+    def training_step(self, batch: list[Pair], index: int) -> torch.Tensor:
+        features = self.policy.features([p.pixels[0] for p, _ in batch], [p.grids[0] for p, _ in batch])
+        rows = [
+            Row(prompts.ids[0], self.policy.positions(prompts)[0], feature, (response,))
+            for (prompts, response), feature in zip(batch, features, strict=True)
+        ]
+        loss = -self.policy.scores(rows).logp_S.mean()
+        if index % 50 == 0:
+            print(f"step {index}/{self.phase.steps}  loss {loss.item():.4f}", flush=True)
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.AdamW(
+            self.policy.parameters(), lr=self.phase.lr, betas=(0.9, 0.95), weight_decay=self.weight_decay
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._scale)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _scale(self, step: int) -> float:
+        cosine = 0.5 * (1 + math.cos(math.pi * min(step / self.phase.steps, 1)))
+        return min(1.0, (step + 1) / self.phase.warmup) * max(cosine, 0.05)
+
+
+def run(
+    out: str, seed: int, batch: int, vocab_size: int, corpus_size: int, weight_decay: float, phases: Sequence[Phase]
+) -> dict[str, Any]:
+    """Tokenizer, random model, phases, measurement; writes model, processor and ``warm_start.json`` to ``out``."""
+    quiet()
+    torch.set_num_threads(1)
+    templates = {style: instantiate(fit_config(f"template={style}").template) for style in STYLES}
+    templates["describe"] = Template("", "")
+    processor = build_processor(train_tokenizer(corpus(phases[0], templates, corpus_size), vocab_size))
+    policy = VisionLanguageModel(build_model(processor.tokenizer, seed))
+    lightning.seed_everything(seed, verbose=False)
+    start = 0
+    for phase in phases:
+        size = phase.steps * batch
+        styles = [(templates[style], shown) for style, shown in phase.demonstrations(start + size)]
+        loader = DataLoader(DemonstrationSet(styles, processor, start, size), batch_size=batch, collate_fn=list)
+        trainer = lightning.Trainer(
+            accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+            enable_model_summary=False, gradient_clip_val=1.0,
+        )  # fmt: skip
+        trainer.fit(WarmStart(policy, phase, weight_decay), loader)
+        start += size
+    export(policy, processor, Path(out))
+    metrics = {style: measure(out, style) for style in STYLES}
+    write_json({"seed": seed, "metrics": metrics}, Path(out) / "warm_start.json")
+    return metrics
+
+
+def corpus(phase: Phase, templates: Mapping[str, Template], size: int) -> list[str]:
+    """Texts from which the tokenizer is learned: what is asked and what is said."""
+    return [
+        text
+        for style, shown in phase.demonstrations(size)
+        for i in range(size)
+        for text in (templates[style].render(shown.sample(i).question), shown.response(i))
+    ]
+
+
+def measure(path: str, style: str) -> dict[str, float]:
+    """Validation of a saved model in one style, by the same code as in a run."""
+    made = build(fit_config(f"model.path={path}", f"template={style}", "logger=none", "observers=[]", "callbacks=[]"))
+    return scores(made.trainer, made.module, made.data)
+
+
+def fit_config(*overrides: str) -> DictConfig:
+    """The configuration of ``mmcredit.fit`` under these overrides."""
+    return hydra.compose("fit", overrides=[*overrides, "run_dir=."])

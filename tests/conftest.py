@@ -1,0 +1,97 @@
+"""Shared by all tests: one thread, one tiny random model, one small rollout with pictures, text and ragged lengths."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads on two busy cores are 30 times slower
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from mmcredit.data.encode import Encoder
+from mmcredit.data.templates import Template
+from mmcredit.data.world.source import World
+from mmcredit.launch import register_resolvers
+from mmcredit.models.processor import ImageOnlyProcessor, black_patch
+from mmcredit.models.tiny import build_model, build_processor, train_tokenizer
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.reward.rule import RuleReward
+from mmcredit.reward.verifier import WordVerifier
+from mmcredit.rollout.text import collate
+from mmcredit.scoring.scorer import Scorer
+from mmcredit.scoring.views import Weights
+from mmcredit.types import Prompts, Rollout, Sample
+
+register_resolvers()
+WORLD = World("val", 64, seed=5)
+TEMPLATE = Template("Think, then \\boxed{answer}.", r".*\\boxed\{[^{}]+\}")
+
+
+@pytest.fixture(scope="session")
+def processor() -> ImageOnlyProcessor:
+    texts = [TEMPLATE.render(WORLD.question(i).text) for i in range(32)]
+    return build_processor(train_tokenizer(texts, 400))
+
+
+@pytest.fixture(scope="session")
+def policy(processor: ImageOnlyProcessor) -> VisionLanguageModel:
+    """Random weights, spread so that predictions differ clearly from token to token."""
+    model = build_model(processor.tokenizer, seed=1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3.0)
+    return VisionLanguageModel(model).eval()
+
+
+@pytest.fixture(scope="session")
+def prompts(processor: ImageOnlyProcessor) -> Prompts:
+    """One picture, two pictures of other sizes, text only, one picture."""
+    one, two, three = WORLD[0], WORLD[1], WORLD[2]
+    wide = two.images[0].resize((192, 96))
+    samples = [
+        one,
+        Sample("two", (wide, three.images[0]), "which is bigger?", "a", "attribute", proposal_bbox=two.proposal_bbox),
+        Sample("text", (), "what is one and one?", "2", ""),
+        three,
+    ]
+    return Encoder(processor, TEMPLATE)(samples)
+
+
+@pytest.fixture(scope="session")
+def make_rollout(processor: ImageOnlyProcessor, prompts: Prompts) -> Callable[..., Rollout]:
+    """Random ragged responses (lengths 1..9) to the prompts, graded; log-probs are zeros."""
+
+    def make(seed: int = 0, group: int = 3, shown: Prompts = prompts) -> Rollout:
+        generator = torch.Generator().manual_seed(seed)
+        vocabulary = 300  # below the special tokens' ids
+        sampled = [
+            [
+                torch.randint(
+                    33, vocabulary, (int(torch.randint(1, 10, (), generator=generator)),), generator=generator
+                )
+                for _ in range(group)
+            ]
+            for _ in range(len(shown))
+        ]
+        end = processor.tokenizer.eos_token_id
+        responses = collate(processor.tokenizer, sampled, [end])
+        grades = RuleReward(WordVerifier(), TEMPLATE)(shown, responses)
+        return Rollout(shown, responses, grades, 0, torch.zeros(responses.mask_BGT.shape), grades.reward_BG)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_scorer(policy: VisionLanguageModel, processor: ImageOnlyProcessor) -> Callable[..., Scorer]:
+    def make(**options: Any) -> Scorer:
+        merge = processor.image_processor.merge_size
+        return Scorer({Weights.OLD: policy}, black_patch(processor), merge, **options)
+
+    return make

@@ -1,0 +1,207 @@
+"""The main job end to end: two steps, resume, a user's own file, and mistakes that end with one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import hydra
+import pytest
+import torch
+from omegaconf import DictConfig
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from transformers import AutoModelForImageTextToText
+
+from mmcredit.checks import check
+from mmcredit.data.world.source import World
+from mmcredit.fit import fit
+from mmcredit.launch import compose_error, user_error
+from mmcredit.models.processor import load_processor
+from mmcredit.types import UserError
+
+SMALL = ["data.batch_size=4", "algorithm.mini_batch=2", "algorithm.micro_batch=1", "rollout.law.group=4"]
+SMALL += ["data.val.val.size=8", "data.val.counter_prior.size=8", "rollout.law.max_new_tokens=16", "logger=csv"]
+
+
+def config(folder: Path, *overrides: str) -> DictConfig:
+    folder.mkdir(parents=True, exist_ok=True)
+    with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
+        return hydra.compose("fit", overrides=[f"run_dir={folder}", *overrides])
+
+
+def losses(folder: Path) -> dict[int, str]:
+    """Loss of each rollout step, as written (all digits)."""
+    lines = (folder / "csv" / "metrics.csv").read_text().splitlines()
+    names = lines[0].split(",")
+    rows = [dict(zip(names, line.split(","), strict=True)) for line in lines[1:]]
+    return {int(row["step"]): row["train/loss"] for row in rows if row.get("train/loss")}
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken")
+    fit(config(folder, *SMALL, "steps=4", "algorithm.kl_coef=0.01", "algorithm.epochs=2"))
+    return folder
+
+
+def test_stopping_and_resuming_changes_no_bit(unbroken, tmp_path):
+    options = [*SMALL, "algorithm.kl_coef=0.01", "algorithm.epochs=2"]
+    fit(config(tmp_path / "a", *options, "steps=2"))
+    fit(config(tmp_path / "b", *options, "steps=4", f"ckpt_path={tmp_path}/a/checkpoints/last.ckpt"))
+    whole = losses(unbroken)
+    assert set(whole) == {1, 2, 3, 4} and len(set(whole.values())) == 4
+    assert losses(tmp_path / "a") | losses(tmp_path / "b") == whole
+    saved = [torch.load(f / "checkpoints/last.ckpt", weights_only=False) for f in (unbroken, tmp_path / "b")]
+    for name, weight in saved[0]["state_dict"].items():
+        assert torch.equal(weight, saved[1]["state_dict"][name]), name
+    first, last = (json.loads((f / "summary.json").read_text()) for f in (unbroken, tmp_path / "b"))
+    assert first["metrics_start"] == last["metrics_start"] and first["metrics_end"] == last["metrics_end"]
+
+
+def test_micro_batches_and_packing_change_no_loss(unbroken, tmp_path):
+    """Losses agree to 1e-6 relative at the first step, 1e-4 after four updates."""
+    options = [*SMALL, "steps=4", "algorithm.kl_coef=0.01", "algorithm.epochs=2"]
+    fit(config(tmp_path / "micro", *options, "algorithm.micro_batch=2"))
+    fit(config(tmp_path / "padded", *options, "scoring.packed=false", "scoring.token_budget=300"))
+    expected = {step: float(loss) for step, loss in losses(unbroken).items()}
+    for run in ("micro", "padded"):
+        for step, loss in losses(tmp_path / run).items():
+            assert float(loss) == pytest.approx(expected[step], abs=1e-6 if step == 1 else 1e-4), (run, step)
+
+
+def test_summary_export_and_checkpoint(unbroken):
+    summary = json.loads((unbroken / "summary.json").read_text())
+    for name in ("val_accuracy", "counter_prior_accuracy", "unsupported_rate"):
+        assert 0 <= summary[f"{name}_start"] <= 1 and 0 <= summary[f"{name}_end"] <= 1
+    assert summary["steps"] == 4 and summary["optimizer_steps"] == 16 and summary["seconds"] > 0
+    exported = AutoModelForImageTextToText.from_pretrained(unbroken / "policy").state_dict()
+    trained = torch.load(unbroken / "checkpoints/last.ckpt", weights_only=False)["state_dict"]
+    for name, weight in exported.items():
+        assert torch.equal(weight, trained[f"policy.hf.{name}"]), name
+    assert load_processor(unbroken / "policy").tokenizer.chat_template
+
+
+def test_tensorboard_shows_margins_and_samples(tmp_path):
+    fit(config(tmp_path, *SMALL, "logger=tensorboard", "steps=1", "observers.metrics.histogram_every=1"))
+    events = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"images": 0, "tensors": 0})
+    events.Reload()
+    tags = events.Tags()
+    for key in ("ced/margin", "ced/gate", "ced/s_ev", "ced/s_non", "reward/total", "credit/advantage"):
+        assert key in tags["histograms"] and key in tags["scalars"], key
+    wanted = "train/entropy train/kl_old rollout/length reward/non_constant_rate reward/zero_variance_rate"
+    wanted += " reward/same_answer_different_reward_rate train/optimizer_steps train/rollout_steps val/accuracy"
+    assert set(wanted.split()) <= set(tags["scalars"])
+    assert "samples/0" in tags["images"] and "samples/0/text_summary" in tags["tensors"]
+
+
+def test_correctness_only_has_no_extra_pass(tmp_path, capsys):
+    fit(config(tmp_path, *SMALL, "callbacks=[]", "steps=1"))
+    assert "correctness only" in capsys.readouterr().out
+
+
+def write_jsonl(folder: Path, count: int = 20) -> Path:
+    world = World("val", count, seed=9)
+    lines = []
+    for i in range(count):
+        sample = world[i]
+        sample.images[0].save(folder / f"{i}.png")
+        boxes = [[b.x, b.y, b.w, b.h] for b in sample.boxes]
+        row = {"image": f"{i}.png", "question": sample.question, "answer": sample.answer, "family": sample.family}
+        lines.append(json.dumps(row | ({"boxes": boxes} if boxes else {})))
+    path = folder / "mine.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_a_users_jsonl_trains(tmp_path):
+    path = write_jsonl(tmp_path)
+    small = [o for o in SMALL if "data.val" not in o]
+    summary = fit(config(tmp_path / "run", *small, "data=jsonl", f"data.path={path}", "steps=2", "data.val_share=0.3"))
+    assert summary["steps"] == 2 and summary["val_accuracy_end"] is not None
+    assert summary["counter_prior_accuracy_end"] is None
+
+
+def test_the_recipe_runs_on_the_tiny_model(tmp_path):
+    swaps = ["model=tiny", "data=world", "trainer=cpu", "steps=2"]
+    few = ["data.val.val.size=8", "data.val.counter_prior.size=8"]
+    assert fit(config(tmp_path, "experiment=ced_qwen3vl", *swaps, *few))["optimizer_steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["rollout.law.group=1"], ["rollout.law.group=1", "at least 2"]),
+        (["rollout.law.temperature=0"], ["temperature=0", "above 0"]),
+        (["data.batch_size=6", "algorithm.mini_batch=4"], ["mini_batch=4", "batch_size=6", "1, 2, 3, 6"]),
+        (["algorithm.micro_batch=3"], ["micro_batch=3", "mini_batch=16"]),
+        (["steps=0"], ["steps=0", "at least 1"]),
+        (["ckpt_path=/nowhere/last.ckpt"], ["/nowhere/last.ckpt", "does not exist"]),
+        (["data=jsonl"], ["data.path"]),
+        (["data=jsonl", "data.path=/nowhere.jsonl"], ["/nowhere.jsonl", "does not exist"]),
+        (["model.path=/nowhere"], ["/nowhere", "model.path"]),
+        (["trainer=gpu"], ["no GPU", "trainer=cpu"]),
+        (["callbacks.ced.k=0"], ["k=0"]),
+        (["data.train.split=test"], ["'test'", "train, val, counter_prior"]),
+        (["data.train.size=3"], ["batch_size=16", "3 training samples"]),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v[0], str) and "=" in v[0] else "",
+)
+def test_a_mistake_is_one_clear_line(tmp_path, overrides, words):
+    with pytest.raises(Exception) as caught:
+        fit(config(tmp_path, *overrides))
+    mistake = user_error(caught.value)
+    assert isinstance(mistake, UserError), caught.value
+    assert "\n" not in str(mistake) and all(word in str(mistake) for word in words), str(mistake)
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(UserError, match="training data is empty"):
+        fit(config(tmp_path, "data=jsonl", f"data.path={tmp_path}/empty.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["callbacks=[cedd]"], ["callbacks/cedd", "ced"]),
+        (["experiment=ced_qwen3v"], ["experiment/ced_qwen3v", "ced_qwen3vl"]),
+        (["stepz=3"], ["stepz", "did you mean steps?"]),
+        (["algorithm.clip_hihg=.3"], ["algorithm.clip_hihg", "did you mean clip_high?", "clip_low"]),
+        (["optimzer=adamw"], ["optimzer", "did you mean optimizer?"]),
+        (["steps=[1"], ["steps=[1"]),
+    ],
+    ids=lambda v: v[0],
+)
+def test_a_misspelt_group_or_key_says_what_exists(overrides, words):
+    problem = compose_error("fit", overrides)
+    assert problem and "\n" not in problem and all(word in problem for word in words), problem
+
+
+def test_overrides_that_compose_have_no_error():
+    assert compose_error("fit", ["callbacks=[]", "steps=3", "hydra.run.dir=x", "data.path=y"]) is None
+
+
+def test_the_recipe_without_its_hardware_says_what_is_missing(tmp_path):
+    with pytest.raises(UserError) as caught:
+        check(config(tmp_path, "experiment=ced_qwen3vl"))
+    message = str(caught.value)
+    for words in ("no GPU", "Qwen/Qwen3-VL-8B-Instruct", "data.path", "model=tiny data=world trainer=cpu"):
+        assert words in message
+
+
+def test_the_command_line_reports_and_exits_with_2(tmp_path):
+    command = [sys.executable, "-m", "mmcredit.fit", "rollout.law.group=1", f"hydra.run.dir={tmp_path}/run"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: rollout.law.group=1") and len(done.stderr.splitlines()) == 1
+
+
+def test_help_is_readable(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mmcredit.fit", "--help"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0
+    for words in ("callbacks: ced", "experiment:", "python -m mmcredit.fit", "steps: 100"):
+        assert words in done.stdout

@@ -254,7 +254,7 @@ def rollout() -> Rollout:
         grades=Grades(rule, correct, torch.tensor([[True] * 2] * 2 + [[False] * 2] * 2), answers, mask & False),
         step=0,
         logp_BGT=torch.zeros(b, g, t),
-        reward_BG=torch.tensor([[1.0, 0.9], [0.1, 0.1], [1.0, 0.0], [1.0, 0.0]]),
+        reward_BG=torch.tensor([[1.0, 0.9], [0.1, 0.1], [0.5, 0.5], [1.0, 0.0]]),
     )
 
 
@@ -268,7 +268,7 @@ def test_describe(rollout: Rollout) -> None:
         "reward/accuracy": 4 / 8,
         "reward/format": 0.5,
         "reward/non_constant_rate": 3 / 4,  # of the rule's reward: all but the first group
-        "reward/zero_variance_rate": 1 / 4,  # of the current reward: the second group
+        "reward/zero_variance_rate": 2 / 4,  # of the current reward: the groups in the middle
         "reward/all_right_rate": 1 / 4,
         "reward/all_wrong_rate": 1 / 4,
         "reward/same_answer_different_reward_rate": 2 / 4,  # the first and the last group

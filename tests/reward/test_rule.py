@@ -40,6 +40,19 @@ def test_each_response_is_graded_against_its_own_prompt() -> None:
     assert grades.reward_BG.tolist() == [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
 
 
+def test_verifier_is_asked_with_gold_and_answer() -> None:
+    class Prefix:
+        def usable(self, gold: str) -> bool:
+            return True
+
+        def matches(self, gold: str, answer: str) -> bool:
+            return gold.startswith(answer)
+
+    responses = respond([[r"\boxed{re}", r"\boxed{reddish}"]])
+    grades = RuleReward(Prefix(), TEMPLATE)(Prompts((Sample("0", (), "?", "red"),), (), (), ()), responses)
+    assert grades.correct_BG.tolist() == [[True, False]]
+
+
 def test_reward_is_the_weighted_sum() -> None:
     texts = [[GOOD, r"\boxed{7}", GOOD.replace("{7}", "{8}"), "nothing"]]
     grades = grade(texts, ["7"], accuracy=0.9, format=0.1)

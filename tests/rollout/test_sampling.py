@@ -101,7 +101,7 @@ def uniforms(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("u", [0.0, math.ulp(0.0), 1e-300, 0.25, 0.5, 0.75, BELOW_ONE])
+@pytest.mark.parametrize("u", [0.0, math.ulp(0.0), 1e-300, 0.25, 0.5, 0.75, BELOW_ONE, 1.0])  # 1: out of contract, safe
 @pytest.mark.parametrize(
     "p",
     [

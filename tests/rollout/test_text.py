@@ -192,6 +192,20 @@ def test_special_tokens_inside_are_written_out(tokenizer: Any, end: int, special
     assert spans == ((0, 1), (1, stop), (stop, stop + 1), (stop + 1, stop + 1))
 
 
+def test_added_tokens_are_not_read_as_bytes(end: int) -> None:
+    tokenizer = train_tokenizer(SENTENCES, vocab_size=400)
+    added = ["<｜sep▁é｜>", "two words"]
+    tokenizer.add_tokens(added)
+    ids = [*tokenizer.convert_tokens_to_ids(added), end]
+    first, total = len(added[0]), len("".join(added))
+    assert decode_with_spans(tokenizer, ids, [end]) == ("".join(added), ((0, first), (first, total), (total, total)))
+
+
+def test_end_token_that_is_not_the_last_is_written_out(tokenizer: Any, end: int) -> None:
+    text, spans = decode_with_spans(tokenizer, [end, *bytewise(tokenizer, b"a"), end], [end])
+    assert (text, spans) == ("<|im_end|>a", ((0, 10), (10, 11), (11, 11)))
+
+
 # --- tokens that meet a span --------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from mmcredit.credit import CreditCallback, Record
 from mmcredit.functional import masked_mean
 from mmcredit.scoring.regions import evidence_box
 from mmcredit.scoring.views import Evidence, FeatureReplace, Filling, Reference, RingMean, Scored, View
-from mmcredit.types import Rollout, UserError
+from mmcredit.types import Rollout, Sample, UserError
 
 if TYPE_CHECKING:
     from mmcredit.scoring.scorer import Scorer
@@ -133,7 +133,7 @@ class CED(CreditCallback):
     def reward(self, rollout: Rollout, margin_BG: Tensor, measured_BG: Tensor) -> Tensor:
         """R = R_ans g(m) + eps m on routed families, plain R_ans elsewhere. Steps 7-9."""
         answer_BG, correct_BG = self.answer_reward(rollout), rollout.grades.correct_BG
-        routed = torch.tensor([s.family in self.routed_families for s in rollout.prompts.samples])
+        routed = torch.tensor([self.routes(sample) for sample in rollout.prompts.samples])
         routed_BG = routed[:, None] & measured_BG
         gate = ced_gate(margin_BG, self.tau) if self.gated else torch.ones_like(margin_BG)
         graded = torch.where(correct_BG, answer_BG * gate, answer_BG) + self.eps * margin_BG
@@ -142,6 +142,10 @@ class CED(CreditCallback):
             missing = torch.tensor([[a is None for a in group] for group in rollout.grades.answers])
             reward = reward.masked_fill(missing, self.format_penalty)
         return reward if self.reward_clip is None else reward.clamp(*self.reward_clip)
+
+    def routes(self, sample: Sample) -> bool:
+        """Whether the margin enters the reward: a routed family, and no yes/no question. Step 8."""
+        return sample.family in self.routed_families and sample.answer.strip().lower() not in ("yes", "no")
 
     def _report(
         self, rollout: Rollout, record: Record, measured: Tensor, s_ev: Tensor, s_non: Tensor, margin: Tensor

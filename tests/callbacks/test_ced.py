@@ -274,6 +274,20 @@ def test_nothing_to_measure_leaves_the_plain_answer_reward(answer_reward: str, s
     assert not record.per_response["ced/margin"].any() and not record.per_response["ced/s_ev"].any()
 
 
+def test_no_margin_where_nothing_is_measured() -> None:
+    """Whatever a margin function says of drops that are not there."""
+    rollout, replaced = random_case(4, 3)
+    record, scorer = Record(), GivenScores(replaced)
+    CED(margin=lambda s_ev, s_non_K, sigma_floor: s_ev + 1).on_reward(rollout, scorer, record)
+    assert not scorer.where_BG.all()
+    assert not record.per_response["ced/margin"][~scorer.where_BG].any()
+
+
+@pytest.mark.parametrize(("gold", "routed"), [("2", True), ("yes", False), ("No ", False)])
+def test_yes_no_questions_are_graded_by_correctness_alone(gold: str, routed: bool) -> None:
+    assert CED().routes(Sample("x", (), "q", gold, "attribute")) is routed
+
+
 def test_unrouted_family_keeps_its_margin_in_the_record() -> None:
     case, record = one(2.0, (0.0, 0.0, 0.0), True, "presence"), Record()
     assert float(build().on_reward(*case, record)) == 1.0

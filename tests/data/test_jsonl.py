@@ -118,6 +118,8 @@ BAD_ROWS = {
     "not utf-8": (b'{"question": "\xff", "answer": "a"}', "not valid JSON"),
     "no question": ({"answer": "2"}, "question is missing or empty"),
     "empty question": ({"question": " ", "answer": "2"}, "question is missing or empty"),
+    "vision token": ({"question": "a <|image_pad|> b", "answer": "2"}, "holds the control token <|image_pad|>"),
+    "end token": ({"question": "q", "answer": "2<|im_end|>"}, "holds the control token <|im_end|>"),
     "no answer": ({"question": "q"}, "answer is missing or empty"),
     "null answer": ({"question": "q", "answer": None}, "answer is missing or empty"),
     "list answer": ({"question": "q", "answer": ["2"]}, "answer is missing or empty"),
@@ -228,6 +230,11 @@ NO_PICTURES = {
 def test_unreadable_picture(folder: Path, content: bytes) -> None:
     (folder / "bad.png").write_bytes(content)
     assert "image bad.png cannot be read" in refused(folder, {**ROW, "images": ["a.png", "bad.png"]})
+
+
+def test_picture_longer_than_the_processors_allow(folder: Path) -> None:
+    (folder / "long.png").write_bytes(png((1, 300)))
+    assert "image long.png of 1x300 pixels is longer than 200:1" in refused(folder, {**ROW, "image": "long.png"})
 
 
 def saved(folder: Path, picture: Image.Image, name: str, **options: Any) -> Image.Image:

@@ -42,9 +42,6 @@ def test_each_response_is_graded_against_its_own_prompt() -> None:
 
 def test_verifier_is_asked_with_gold_and_answer() -> None:
     class Prefix:
-        def usable(self, gold: str) -> bool:
-            return True
-
         def matches(self, gold: str, answer: str) -> bool:
             return gold.startswith(answer)
 

@@ -59,7 +59,7 @@ def random_case(rng: random.Random) -> tuple[Box, Grid]:
     [
         pytest.param(Box(16, 32, 16, 16), SQUARE, [4], id="exactly one patch (column 1, row 2)"),
         pytest.param(Box(24, 40, 1, 1), SQUARE, [4], id="left and top edge on a centre"),
-        pytest.param(Box(8, 8, 16, 16), SQUARE, [0], id="right and bottom edge on a centre"),
+        pytest.param(Box(8, 8, 32, 32), SQUARE, [0], id="right and bottom edge on a centre"),
         pytest.param(Box(8, 8, 33, 16.5), SQUARE, [0, 1], id="just over a centre"),
         pytest.param(Box(32, 64, 32, 32), SQUARE, [9], id="exactly one token"),
         pytest.param(Box(30, 62, 36, 36), SQUARE, [9], id="its neighbours' centres missed"),
@@ -125,9 +125,7 @@ def test_grid_of_the_first_picture() -> None:
 
 
 def test_evidence_priority() -> None:
-    named = {
-        name: Box(i, 0, 5, 5) for i, name in enumerate(["proposal_bbox", "target_bbox", "argument_bbox", "bbox"])
-    }
+    named = {name: Box(i, 0, 5, 5) for i, name in enumerate(["proposal_bbox", "target_bbox", "argument_bbox", "bbox"])}
     sample = sample_of(**named)
     for name, box in named.items():
         assert evidence_box(sample) == (box, False)

@@ -32,9 +32,10 @@ def same_answer_different_reward(rollout: Rollout) -> float:
     """Share of groups in which two responses with the same final answer got different rewards."""
     hits = 0
     for answers, rewards in zip(rollout.grades.answers, rollout.reward_BG.tolist(), strict=True):
-        seen: dict[str | None, set[float]] = {}
+        seen: dict[str, set[float]] = {}
         for answer, reward in zip(answers, rewards, strict=True):
-            seen.setdefault(answer, set()).add(reward)
+            if answer is not None:
+                seen.setdefault(answer, set()).add(reward)
         hits += any(len(found) > 1 for found in seen.values())
     return hits / len(rollout.grades.answers)
 

@@ -1,6 +1,6 @@
 """Comparing a final answer with the gold answer: numbers, option letters, words.
 
-The door for other verifiers: anything with ``matches(gold, answer)`` and ``usable(gold)``.
+The door for other verifiers: anything with ``matches(gold, answer)``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Protocol
 _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
 _LETTER = re.compile(r"\(?([a-j])(?:\)|[.:](?:\s.*)?)?", re.DOTALL)
+_FORMULA = re.compile(r"[\\^_=<>+*/|()\[\]{}]")
 _ARTICLE = re.compile(r"^\W*(?:an?|the)\s+(?=\w\w)")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:e[-+]?\d{1,3})?")
 _FRACTION = re.compile(r"([-+]?\d{1,18})\s*/\s*(\d{1,18})")
@@ -21,18 +22,12 @@ _FRACTION = re.compile(r"([-+]?\d{1,18})\s*/\s*(\d{1,18})")
 class Verifier(Protocol):
     """What the reward needs of a verifier."""
 
-    def usable(self, gold: str) -> bool:
-        """Whether the gold answer can be graded at all; samples with other golds are dropped at load."""
-
     def matches(self, gold: str, answer: str) -> bool:
         """Whether the answer is right. Never raises."""
 
 
 class WordVerifier:
-    """Numbers by exact value, single letters as options, everything else as words without case and punctuation."""
-
-    def usable(self, gold: str) -> bool:
-        return bool(normalise(gold))
+    """Numbers by exact value, single letters as options, words without case and punctuation, formulas as written."""
 
     def matches(self, gold: str, answer: str) -> bool:
         wanted, given = normalise(gold), normalise(answer)
@@ -46,6 +41,8 @@ class WordVerifier:
         if letter := _LETTER.fullmatch(wanted):
             other = _LETTER.fullmatch(given)
             return other is not None and other[1] == letter[1]
+        if _FORMULA.search(wanted):
+            return wanted.replace(" ", "") == given.replace(" ", "")
         return bool(words(wanted)) and words(wanted) == words(given)
 
 

@@ -21,8 +21,8 @@ SAMPLES = 300
 QUESTIONS = 2000  # drawn without rendering, for the shares
 SIGMAS = 4  # binomial bounds; a fixed seed makes the outcome repeatable
 # Renew both pins only with a change of the world that is meant: a model trained on the old one no longer fits.
-PINNED_QUESTION = "@@QUESTION@@"
-PINNED_PICTURE = "@@PICTURE@@"  # sha256 of the RGB bytes
+PINNED_QUESTION = "which corner is the blue square in?"
+PINNED_PICTURE = "b8eed7cedb482d5ee14895e49ac639a6f3d556db227743dee44c67de6844f8fd"  # sha256 of the RGB bytes
 
 
 @pytest.fixture(scope="module", params=list(SPLITS))
@@ -79,6 +79,8 @@ def test_seed_split_and_index_each_change_the_scene() -> None:
         for split, seed, index in [("val", 0, 0), ("val", 1, 0), ("train", 0, 0), ("val", 0, 4)]
     ]
     assert len(set(scenes)) == 4
+    same_law = [World(split, 1, prior=0.0)[0].objects for split in ("train", "counter_prior")]
+    assert same_law[0] != same_law[1]
 
 
 def test_index_outside_the_world_ends_iteration() -> None:

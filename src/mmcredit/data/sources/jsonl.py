@@ -12,16 +12,19 @@ from __future__ import annotations
 import codecs
 import json
 import logging
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, ImageOps
+from PIL.Image import Image
 
+from mmcredit.data.images import ImageError, open_image
 from mmcredit.functional import stable_seed
 from mmcredit.types import Box, Sample, UserError
 
 log = logging.getLogger(__name__)
+_CONTROL = re.compile(r"<\|\w{1,40}\|>")  # chat and vision tokens of the known families
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
 PARTS = ("train", "val", "all")
 
@@ -155,6 +158,8 @@ def _text(data: dict[str, Any], *names: str) -> str:
         value = "yes" if value else "no"
     if not isinstance(value, str | int | float) or not str(value).strip():
         raise BadRow(f"{names[0]} is missing or empty")
+    if control := _CONTROL.search(str(value)):
+        raise BadRow(f"{names[0]} holds the control token {control[0]}")
     return str(value).strip()
 
 
@@ -164,23 +169,11 @@ def _listed(value: object) -> list[object]:
     return list(value) if isinstance(value, list) else [value]
 
 
-def _open(path: Path) -> Image.Image:
+def _open(path: Path) -> Image:
     try:
-        with Image.open(path) as picture:
-            return _rgb(picture)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BadRow(f"image {path.name} cannot be read ({type(error).__name__})") from None
-
-
-def _rgb(picture: Image.Image) -> Image.Image:
-    """Upright (EXIF), transparent parts on white, 16-bit grey scaled to 8 bits."""
-    picture = ImageOps.exif_transpose(picture)
-    if picture.mode.startswith("I;16"):
-        picture = picture.convert("I").point(lambda grey: grey / 257).convert("L")
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-    return picture.convert("RGB")
+        return open_image(path)
+    except ImageError as problem:
+        raise BadRow(f"image {path.name} {problem}") from None
 
 
 def _box(value: object, name: str, size: tuple[int, int] | None) -> Box:

@@ -62,7 +62,8 @@ def render(objects: Sequence[SceneObject], seed: int) -> Image.Image:
     picture = Image.fromarray(noise).resize((CANVAS, CANVAS), Image.Resampling.NEAREST)
     draw = ImageDraw.Draw(picture)
     for o in objects:
-        x0, y0, x1, y1 = o.box.x, o.box.y, o.box.x + o.box.w, o.box.y + o.box.h
+        x0, y0 = o.box.x, o.box.y
+        x1, y1 = x0 + o.box.w - 1, y0 + o.box.h - 1  # Pillow draws the last pixel, too
         outline = {
             "circle": lambda c, e=(x0, y0, x1, y1): draw.ellipse(e, fill=c),
             "square": lambda c, e=(x0, y0, x1, y1): draw.rectangle(e, fill=c),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mmcredit.data.world.grammar import phrase, unsupported
 from mmcredit.data.world.questions import FAMILIES, SPLITS, Draw, Question
-from mmcredit.data.world.scene import COLORS, CORNERS, corner_of, reading_order, render
+from mmcredit.data.world.scene import COLORS, CORNERS, corner_of, render
 from mmcredit.functional import stable_rng, stable_seed
 from mmcredit.types import Sample, UserError
 
@@ -87,8 +87,9 @@ def short_evidence(q: Question, answer: str) -> tuple[list[str], str]:
 
 
 def describe(q: Question, answer: str) -> tuple[list[str], str]:
-    """Everything in the picture, one claim each; no answer."""
-    return [phrase(o.color, o.shape, corner_of(o.box)) for o in reading_order(q.objects)], ""
+    """Everything in the picture in random order, one claim each; no answer. The order makes shape and corner depend
+    on *which* object was named: reading order could be followed without looking at it."""
+    return [phrase(o.color, o.shape, corner_of(o.box)) for o in q.objects], ""
 
 
 @dataclass(frozen=True)

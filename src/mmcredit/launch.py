@@ -11,10 +11,11 @@ from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, OverrideParseException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+import mmcredit.configs
 from mmcredit.types import UserError
 
 CONFIGS = "pkg://mmcredit.configs"
@@ -81,10 +82,10 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines() if line.strip()]
     if isinstance(error, OverrideParseException):
         return f"cannot read {error.override!r}: {error.message.splitlines()[0]}"
-    if "Available options" in str(error):
-        where = next(i for i, line in enumerate(lines) if line.startswith("Available options"))
-        options = [line for line in lines[where + 1 :] if " " not in line]
-        return f"{lines[0].rstrip('.')}; available: {', '.join(options)}"
+    if isinstance(error, MissingConfigException) and "/" in (missing := error.missing_cfg_file or ""):
+        group = missing.rsplit("/", 1)[0]
+        options = sorted(p.stem for p in (Path(mmcredit.configs.__file__).parent / group).glob("*.yaml"))
+        return f"there is no {missing}; {group} has: {', '.join(options)}"
     for override in overrides:
         key = override.lstrip("+~").split("=")[0]
         if f"'{key}'" in str(error) and (known := _known_keys(config_name, key)):

@@ -20,8 +20,8 @@ def open_image(path: Path) -> Image.Image:
         ImageError: not an image, damaged, too many pixels, or longer than the processors allow.
     """
     try:
-        with Image.open(path) as picture:
-            picture = to_rgb(picture)
+        with Image.open(path) as file:
+            picture = to_rgb(file)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ImageError(f"cannot be read ({type(error).__name__})") from None
     if max(picture.size) > MAX_ASPECT * min(picture.size):

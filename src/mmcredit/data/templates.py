@@ -11,7 +11,7 @@ class Template:
     """A prompt template.
 
     Args:
-        instruction: text after the question; empty for none.
+        instruction: text before the question; empty for none.
         pattern: regular expression that a well-formed response matches as a whole (dot matches newline).
     """
 
@@ -20,7 +20,7 @@ class Template:
 
     def render(self, question: str) -> str:
         """The text of the user's turn."""
-        return f"{question}\n{self.instruction}" if self.instruction else question
+        return f"{self.instruction}\n{question}" if self.instruction else question
 
     def well_formed(self, response: str) -> bool:
         """Whether the response keeps to the pattern."""

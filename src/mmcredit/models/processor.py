@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen2VLImageProcessorPil, Qwen3VLProcessor
+
+VIDEO_SHARES = ("patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std")
 
 
 class ImageOnlyProcessor(Qwen3VLProcessor):
@@ -20,6 +24,18 @@ class ImageOnlyProcessor(Qwen3VLProcessor):
         **kwargs: object,
     ) -> None:
         super().__init__(image_processor, tokenizer, None, chat_template=chat_template)
+
+    def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> list[str]:
+        """Save under the name of the full processor, with a video part: ``AutoProcessor`` loads it with torchvision."""
+        files = super().save_pretrained(save_directory, push_to_hub, **kwargs)
+        for name in ("processor_config.json", "tokenizer_config.json"):
+            path = Path(save_directory) / name
+            config = json.loads(path.read_text()) | {"processor_class": Qwen3VLProcessor.__name__}
+            if images := config.get("image_processor"):
+                shared = {key: images[key] for key in VIDEO_SHARES}
+                config["video_processor"] = {"video_processor_type": "Qwen3VLVideoProcessor", **shared}
+            path.write_text(json.dumps(config, indent=2) + "\n")
+        return files
 
 
 def load_processor(path: str | Path) -> ImageOnlyProcessor:

@@ -13,7 +13,7 @@ import pytest
 from mmcredit.data.world.grammar import Claim, Verdict, judge, parse, phrase, unsupported
 from mmcredit.data.world.questions import Question
 from mmcredit.data.world.scene import COLORS, CORNERS, SHAPES, corner_of
-from mmcredit.data.world.source import Demonstrations, World, describe, short_evidence, think
+from mmcredit.data.world.source import Demonstrations, World, short_evidence, think
 from mmcredit.types import Box, SceneObject
 
 S, C, N = Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.NOT_VISUAL
@@ -55,7 +55,7 @@ def test_parse(response: str, claims: list[tuple]) -> None:
     assert [(c.color, c.shape, c.corner, c.negated) for c in parse(response)] == claims
 
 
-@pytest.mark.parametrize("write", [think, short_evidence, describe])
+@pytest.mark.parametrize("write", [think, short_evidence])
 def test_spans_slice_back_to_the_phrase(write: Writer) -> None:
     demonstrations = Demonstrations(World("val", 80), write)
     for i in range(80):
@@ -141,7 +141,7 @@ def test_as_many_claims_are_supported_as_any_assignment_allows() -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "val", "counter_prior"])
-@pytest.mark.parametrize("write", [think, short_evidence, describe])
+@pytest.mark.parametrize("write", [think, short_evidence])
 def test_clean_demonstrations_are_never_contradicted(split: str, write: Writer) -> None:
     demonstrations = Demonstrations(World(split, 200), write)
     for i in range(200):
@@ -173,7 +173,7 @@ def test_planted_answers_keep_their_shares(write: Writer) -> None:
 
 @pytest.mark.parametrize(
     ("write", "families"),
-    [(think, ("counting", "attribute", "spatial")), (short_evidence, ("counting", "attribute")), (describe, None)],
+    [(think, ("counting", "attribute", "spatial")), (short_evidence, ("counting", "attribute"))],
 )
 def test_false_claims_keep_their_share(write: Writer, families: tuple[str, ...] | None) -> None:
     share, n = 0.35, 900
@@ -185,10 +185,10 @@ def test_false_claims_keep_their_share(write: Writer, families: tuple[str, ...] 
 
 def test_at_most_one_claim_is_made_false() -> None:
     world = World("val", 200, seed=2)
-    clean, faulty = (Demonstrations(world, describe, false_claim=p) for p in (0.0, 1.0))
+    clean, faulty = (Demonstrations(world, think, false_claim=p) for p in (0.0, 1.0))
     for i in range(200):
         pairs = zip(clean.response(i).split(" . "), faulty.response(i).split(" . "), strict=True)
-        assert sum(a != b for a, b in pairs) == 1
+        assert sum(a != b for a, b in pairs) <= 1
 
 
 @pytest.mark.parametrize("family", ["attribute", "spatial", "counting"])
@@ -201,17 +201,6 @@ def test_short_evidence_does_not_name_the_answer(family: str, false_claim: float
         evidence, answer = demonstrations.response(i).split("\nFinal answer: ")
         assert answer in q.options
         assert not any(re.search(rf"\b{option}\b", evidence) for option in q.options), (q.text, evidence)
-
-
-def test_describe_asks_for_everything_and_names_it() -> None:
-    demonstrations = Demonstrations(World("val", 40), describe)
-    for i in range(40):
-        objects = demonstrations.sample(i).objects
-        claims = parse(demonstrations.response(i))
-        assert demonstrations.sample(i).question == "describe the picture."
-        assert sorted((c.color, c.shape, c.corner) for c in claims) == sorted(
-            (o.color, o.shape, corner_of(o.box)) for o in objects
-        )
 
 
 def test_words_of_the_grammar_are_distinct() -> None:

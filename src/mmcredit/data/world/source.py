@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mmcredit.data.world.grammar import phrase, unsupported
 from mmcredit.data.world.questions import FAMILIES, SPLITS, Draw, Question
@@ -86,19 +86,13 @@ def short_evidence(q: Question, answer: str) -> tuple[list[str], str]:
     return [named(first) if named and first else q.focus], f"\nFinal answer: {answer}"
 
 
-def describe(q: Question, answer: str) -> tuple[list[str], str]:
-    """Everything in the picture in random order, one claim each; no answer. The order makes shape and corner depend
-    on *which* object was named: reading order could be followed without looking at it."""
-    return [phrase(o.color, o.shape, corner_of(o.box)) for o in q.objects], ""
-
-
 @dataclass(frozen=True)
 class Demonstrations:
     """Question and response pairs for supervised training, with planted faults.
 
     Args:
         world: the source of questions.
-        write: ``think``, ``short_evidence`` or ``describe``, one of this module's writers.
+        write: ``think`` or ``short_evidence``, one of this module's writers.
         shortcut: share of responses that give the prior answer whatever the picture shows.
         slip: share that give a random wrong answer.
         false_claim: share of responses in which one claim is made false.
@@ -109,11 +103,6 @@ class Demonstrations:
     shortcut: float = 0.0
     slip: float = 0.0
     false_claim: float = 0.0
-
-    def sample(self, index: int) -> Sample:
-        """The sample that is responded to."""
-        sample = self.world[index]
-        return replace(sample, question="describe the picture.") if self.write is describe else sample
 
     def response(self, index: int) -> str:
         """The (possibly faulty) response to question ``index``."""
@@ -129,7 +118,7 @@ class Demonstrations:
             claims = _falsify(claims, q, rng.randrange(len(claims)), rng.random() < 0.5)
         if self.write is short_evidence:
             return f"Evidence: {claims[0]}{end}"
-        return (" . ".join(claims) + f" . {end}").strip()
+        return " . ".join(claims) + f" . {end}"
 
 
 def _falsify(claims: list[str], q: Question, where: int, color_first: bool) -> list[str]:

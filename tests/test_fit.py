@@ -53,7 +53,7 @@ def test_stopping_and_resuming_changes_no_bit(unbroken, tmp_path):
     whole = losses(unbroken)
     assert set(whole) == {1, 2, 3, 4} and len(set(whole.values())) == 4
     assert losses(tmp_path / "a") | losses(tmp_path / "b") == whole
-    saved = [torch.load(f / "checkpoints/last.ckpt", weights_only=False) for f in (unbroken, tmp_path / "b")]
+    saved = [torch.load(f / "checkpoints/last.ckpt", weights_only=True) for f in (unbroken, tmp_path / "b")]
     for name, weight in saved[0]["state_dict"].items():
         assert torch.equal(weight, saved[1]["state_dict"][name]), name
     first, last = (json.loads((f / "summary.json").read_text()) for f in (unbroken, tmp_path / "b"))
@@ -77,7 +77,7 @@ def test_summary_export_and_checkpoint(unbroken):
         assert 0 <= summary[f"{name}_start"] <= 1 and 0 <= summary[f"{name}_end"] <= 1
     assert summary["steps"] == 4 and summary["optimizer_steps"] == 16 and summary["seconds"] > 0
     exported = AutoModelForImageTextToText.from_pretrained(unbroken / "policy").state_dict()
-    trained = torch.load(unbroken / "checkpoints/last.ckpt", weights_only=False)["state_dict"]
+    trained = torch.load(unbroken / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
     for name, weight in exported.items():
         assert torch.equal(weight, trained[f"policy.hf.{name}"]), name
     assert load_processor(unbroken / "policy").tokenizer.chat_template

@@ -26,7 +26,7 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
     check_sight(run.module.sample(run.data.first_prompts(2)), run.module.scorer)
     if cfg.ckpt_path is None:
         run.module.start_metrics = scores(run.trainer, run.module, run.data)
-    run.trainer.fit(run.module, datamodule=run.data, ckpt_path=cfg.ckpt_path, weights_only=False)
+    run.trainer.fit(run.module, datamodule=run.data, ckpt_path=cfg.ckpt_path, weights_only=True)
     summary = summarise(run.module, scores(run.trainer, run.module, run.data), time.perf_counter() - began)
     if run.trainer.is_global_zero:
         export(run.module.policy, run.processor, run_dir / "policy")

@@ -181,7 +181,7 @@ def run(
         )  # fmt: skip
         trainer.fit(phase.teach(policy, phase, weight_decay), loader)
         start += size
-    export(policy, processor, Path(out))
+        export(policy, processor, Path(out))  # after every phase: an interrupted run leaves the last one
     metrics = {style: measure(out, style) for style in STYLES}
     write_json({"seed": seed, "metrics": metrics}, Path(out) / "warm_start.json")
     return metrics

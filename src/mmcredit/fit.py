@@ -19,11 +19,13 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
     from mmcredit.build import build
     from mmcredit.models.load import export
     from mmcredit.observers.summary import print_summary, scores, summarise, write_json
-    from mmcredit.scoring.sight import check_sight
+    from mmcredit.scoring.startup import check_packing, check_sight
 
     began, run_dir = time.perf_counter(), Path(cfg.run_dir)
     run = build(cfg)
-    check_sight(run.module.sample(run.data.first_prompts(2)), run.module.scorer)
+    trial = run.module.sample(run.data.first_prompts(2))
+    check_sight(trial, run.module.scorer)
+    check_packing(trial, run.module.scorer)
     if cfg.ckpt_path is None:
         run.module.start_metrics = scores(run.trainer, run.module, run.data)
     run.trainer.fit(run.module, datamodule=run.data, ckpt_path=cfg.ckpt_path, weights_only=True)

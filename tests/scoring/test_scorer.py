@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from mmcredit.models import vlm
 from mmcredit.models.layout import Row
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.scoring.scorer import Scorer
-from mmcredit.scoring.sight import check_sight
+from mmcredit.scoring.startup import check_packing, check_sight
 from mmcredit.scoring.views import (
     Blank,
     Evidence,
@@ -220,3 +221,21 @@ def test_a_model_that_ignores_pixels_is_refused(policy, make_rollout, make_score
 
 def test_original_is_the_default_view():
     assert View() == View(image=Original()) and hash(View()) == hash(View(image=Original()))
+
+
+def test_packing_checks_itself_and_falls_back_loudly(make_rollout, make_scorer, monkeypatch, caplog):
+    scorer = make_scorer(packed=True)
+    assert check_packing(make_rollout(), scorer) <= TOLERANCE and scorer.packed
+    lay_out = vlm.lay_out
+
+    def leaking(rows, *options, **named):
+        """Every response sees the ones before it."""
+        layout = lay_out(rows, *options, **named)
+        length = layout.ids_RL.shape[1]
+        layout.attention_R1LL.masked_fill_(torch.ones(length, length, dtype=torch.bool).tril(), 0.0)
+        return layout
+
+    monkeypatch.setattr(vlm, "lay_out", leaking)
+    with caplog.at_level("WARNING"):
+        assert check_packing(make_rollout(), scorer) > 1e-3
+    assert not scorer.packed and "falling back to padded rows" in caplog.text

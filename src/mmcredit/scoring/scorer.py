@@ -46,6 +46,11 @@ class Scorer:
         self._scored: dict[View, Tensor] = {}
         self._features: dict[Job, ImageFeatures | None] = {}
 
+    @property
+    def policy(self) -> VisionLanguageModel:
+        """The model that is trained."""
+        return self.models[Weights.OLD]
+
     def logp(self, rollout: Rollout, view: View, where_BG: Tensor | None = None) -> Tensor:
         """[B, G, T] log-prob in nats of each sampled token under the view; 0 where not scored.
 
@@ -78,13 +83,12 @@ class Scorer:
 
     def train_scores(self, micro: Rollout) -> TokenScores:
         """[B, G, T] log-prob and entropy of the policy itself, with gradients."""
-        policy = self.models[Weights.OLD]
-        features = policy.features(micro.prompts.pixels, micro.prompts.grids)
-        positions = policy.positions(micro.prompts)
+        features = self.policy.features(micro.prompts.pixels, micro.prompts.grids)
+        positions = self.policy.positions(micro.prompts)
         rows = []
         for b, feature in enumerate(features):
             rows += self._share(micro, b, positions[b], feature, micro.mask_BGT[b])
-        flat = policy.scores(rows, self.temperature)
+        flat = self.policy.scores(rows, self.temperature)
         zeros = torch.zeros(micro.shape, device=flat.logp_S.device)
         mask = micro.mask_BGT.to(zeros.device)
         return TokenScores(*(zeros.masked_scatter(mask, part) for part in flat))

@@ -21,8 +21,8 @@ from mmcredit.launch import compose_error, user_error
 from mmcredit.models.processor import load_processor
 from mmcredit.types import UserError
 
-SMALL = ["data.batch_size=4", "algorithm.mini_batch=2", "algorithm.micro_batch=1", "rollout.law.group=4"]
-SMALL += ["data.val.val.size=8", "data.val.counter_prior.size=8", "rollout.law.max_new_tokens=16", "logger=csv"]
+SMALL = ["data.batch_size=4", "algorithm.mini_batch=2", "algorithm.micro_batch=1", "rollout.group=4"]
+SMALL += ["data.val.val.size=8", "data.val.counter_prior.size=8", "rollout.max_new_tokens=16", "logger=csv"]
 
 
 def config(folder: Path, *overrides: str) -> DictConfig:
@@ -132,8 +132,8 @@ def test_the_recipe_runs_on_the_tiny_model(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["rollout.law.group=1"], ["rollout.law.group=1", "at least 2"]),
-        (["rollout.law.temperature=0"], ["temperature=0", "above 0"]),
+        (["rollout.group=1"], ["rollout.group=1", "at least 2"]),
+        (["rollout.temperature=0"], ["temperature=0", "above 0"]),
         (["data.batch_size=6", "algorithm.mini_batch=4"], ["mini_batch=4", "batch_size=6", "1, 2, 3, 6"]),
         (["algorithm.micro_batch=3"], ["micro_batch=3", "mini_batch=16"]),
         (["steps=0"], ["steps=0", "at least 1"]),
@@ -193,10 +193,10 @@ def test_the_recipe_without_its_hardware_says_what_is_missing(tmp_path):
 
 
 def test_the_command_line_reports_and_exits_with_2(tmp_path):
-    command = [sys.executable, "-m", "mmcredit.fit", "rollout.law.group=1", f"hydra.run.dir={tmp_path}/run"]
+    command = [sys.executable, "-m", "mmcredit.fit", "rollout.group=1", f"hydra.run.dir={tmp_path}/run"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: rollout.law.group=1") and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: rollout.group=1") and len(done.stderr.splitlines()) == 1
 
 
 def test_help_is_readable(tmp_path):

@@ -57,13 +57,13 @@ def build(cfg: DictConfig) -> Run:
     data.connect(processor)
     policy: VisionLanguageModel = instantiate(cfg.model.policy)
     choose_threads(policy)
-    algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout)
+    algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
     models = {Weights.OLD: policy}
     if algorithm.kl_coef:
         models[Weights.REFERENCE] = frozen_copy(policy)
     merge = processor.image_processor.merge_size
-    chain: list[CreditCallback] = [instantiate(method) for method in (cfg.get("callbacks") or {}).values()]
-    observers = [instantiate(observer) for observer in (cfg.get("observers") or {}).values()]
+    chain: list[CreditCallback] = chosen(cfg.get("callbacks"))
+    observers = chosen(cfg.get("observers"))
     module = CreditModule(
         policy=policy,
         scorer=Scorer(models, black_patch(processor), merge, engine.law.temperature, **cfg.scoring),
@@ -82,6 +82,12 @@ def build(cfg: DictConfig) -> Run:
     logger = instantiate(cfg.logger) if cfg.get("logger") else False
     trainer: lightning.Trainer = instantiate(cfg.trainer, callbacks=[*chain, *observers], logger=logger)
     return Run(module, data, trainer, processor)
+
+
+def chosen(parts: DictConfig | None) -> list[Any]:
+    """The parts of a list group, in order. What an experiment sets for a part that is not chosen has no ``_target_``
+    and is left out, so that methods can be swapped on the command line."""
+    return [instantiate(part) for part in (parts or {}).values() if "_target_" in part]
 
 
 def quiet() -> None:

@@ -37,13 +37,13 @@ def _experiment() -> str:
 
 def check_sizes(cfg: DictConfig) -> None:
     """Group, batch and step counts that fit each other."""
-    group, batch, mini = cfg.rollout.law.group, cfg.data.batch_size, cfg.algorithm.mini_batch
+    group, batch, mini = cfg.rollout.group, cfg.data.batch_size, cfg.algorithm.mini_batch
     if cfg.steps < 1:
         raise UserError(f"steps={cfg.steps} must be at least 1")
     if group < 2:
         raise UserError(
-            f"rollout.law.group={group}: a group advantage compares responses, so at least 2 a prompt are needed; "
-            "e.g. rollout.law.group=8"
+            f"rollout.group={group}: a group advantage compares responses, so at least 2 a prompt are needed; "
+            "e.g. rollout.group=8"
         )
     if mini < 1 or batch % mini:
         allowed = ", ".join(str(n) for n in range(1, batch + 1) if batch % n == 0)

@@ -13,7 +13,9 @@ One training step, hooks marked ``->``::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -34,6 +36,7 @@ class Record:
     scalars: dict[str, float] = field(default_factory=dict)
     histograms: dict[str, Tensor] = field(default_factory=dict)
     per_response: dict[str, Tensor] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # by stage
 
     def scalar(self, key: str, value: float | Tensor) -> None:
         """One number a step."""
@@ -45,6 +48,13 @@ class Record:
         self.histograms[key] = values
         if values.numel():
             self.scalars[key] = float(values.mean())
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Adds the time spent inside to the stage's seconds."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def responses(self, key: str, values_BG: Tensor, where_BG: Tensor | None = None) -> None:
         """A number a response: shown in the sample table, and as a histogram (of the rows in ``where``)."""

@@ -17,13 +17,14 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
 
     check(cfg)
     from mmcredit.build import build
+    from mmcredit.credit import Record
     from mmcredit.models.load import export
     from mmcredit.observers.summary import print_summary, scores, summarise, write_json
     from mmcredit.scoring.startup import check_packing, check_sight
 
     began, run_dir = time.perf_counter(), Path(cfg.run_dir)
     run = build(cfg)
-    trial = run.module.sample(run.data.first_prompts(2))
+    trial = run.module.sample(run.data.first_prompts(2), Record())
     check_sight(trial, run.module.scorer)
     check_packing(trial, run.module.scorer)
     if cfg.ckpt_path is None:

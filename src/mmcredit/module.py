@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import lightning
@@ -16,10 +14,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torchmetrics import MeanMetric
 
+from mmcredit.algorithm.objective import loss_terms
 from mmcredit.algorithm.parent import Parent
 from mmcredit.algorithm.statistics import describe
 from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
-from mmcredit.functional import k3, log_ratio
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.rollout.text import collate
 from mmcredit.scoring.scorer import Scorer
@@ -43,7 +41,6 @@ class StepReport:
     rollout: Rollout
     advantage_BGT: Tensor
     record: Record
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 class CreditModule(lightning.LightningModule):
@@ -94,35 +91,34 @@ class CreditModule(lightning.LightningModule):
 
     def training_step(self, prompts: Prompts, batch_idx: int) -> None:
         """One rollout step: sample, grade, assign credit, update."""
-        clock, record = Clock(), Record()
-        rollout = self.sample(prompts, clock)
-        with clock("credit"):
+        record = Record()
+        rollout = self.sample(prompts, record)
+        with record.stage("credit"):
             rollout = reward_chain(self.chain, rollout, self.scorer, record)
             advantage_BG = self.algorithm.advantage(rollout.reward_BG)
             advantage_BGT = advantage_chain(self.chain, rollout, advantage_BG, self.scorer, record)
-        with clock("reference"):
+        with record.stage("reference"):
             reference = self._reference(rollout)
-        with clock("update"):
+        with record.stage("update"):
             self.update(rollout, advantage_BGT, reference, record)
         self.scorer.forget()
         self.rollout_step += 1
         describe(rollout, advantage_BG, record)
         record.scalar("train/rollout_steps", self.rollout_step)
         record.scalar("train/optimizer_steps", self.optimizer_steps)
-        self.report = StepReport(rollout, advantage_BGT, record, clock.seconds)
+        self.report = StepReport(rollout, advantage_BGT, record)
         self.trainer.should_stop = self.rollout_step >= self.steps
 
-    def sample(self, prompts: Prompts, clock: Clock | None = None) -> Rollout:
+    def sample(self, prompts: Prompts, record: Record) -> Rollout:
         """Responses of the policy, graded, with their log-probs before the update."""
-        clock = clock or Clock()
-        with clock("rollout"):
+        with record.stage("rollout"):
             sampled = self.engine.generate(self.policy, prompts, self.rollout_step)
             responses = collate(self.tokenizer, sampled, self.policy.end_ids.tolist())
-        with clock("reward"):
+        with record.stage("reward"):
             grades = self.grade(prompts, responses)
         unknown = torch.zeros(responses.mask_BGT.shape)
         rollout = Rollout(prompts, responses, grades, self.rollout_step, unknown, grades.reward_BG)
-        with clock("old_logp"):
+        with record.stage("old_logp"):
             return replace(rollout, logp_BGT=self.scorer.logp(rollout, View()).clone())
 
     def update(self, rollout: Rollout, advantage_BGT: Tensor, reference: Tensor | None, record: Record) -> None:
@@ -138,7 +134,9 @@ class CreditModule(lightning.LightningModule):
             for micro in slices(mini.start, mini.stop, algorithm.micro_batch):
                 ref = None if reference is None else reference[micro]
                 part = rollout.select(micro)
-                terms, watched = self._loss(part, advantage_BGT[micro], ref, size, record)
+                terms, watched = loss_terms(
+                    algorithm, self.chain, self.scorer, part, advantage_BGT[micro], ref, size, record
+                )
                 loss = torch.stack(list(terms.values())).sum()
                 self.manual_backward(loss * self.trainer.world_size)  # gradients are averaged over ranks
                 for key, value in (terms | {"loss": loss}).items():
@@ -154,31 +152,6 @@ class CreditModule(lightning.LightningModule):
 
     def _sum_ranks(self, value: Tensor) -> Tensor:
         return self.trainer.strategy.reduce(value.to(self.device), reduce_op="sum")
-
-    def _loss(
-        self, micro: Rollout, advantage_BGT: Tensor, reference: Tensor | None, size: Tensor, record: Record
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """This micro-batch's part of each loss term, reduced over the mini-batch; and token sums that are watched."""
-        algorithm = self.algorithm
-        logp, entropy = self.scorer.train_scores(micro)
-        mask, old, advantage = (x.to(logp.device) for x in (micro.mask_BGT, micro.logp_BGT, advantage_BGT))
-        weights = algorithm.reduction.weights(mask, size)
-        terms = {"policy_loss": (algorithm.surrogate(logp, old, advantage) * weights).sum()}
-        if reference is not None:
-            terms["kl_loss"] = algorithm.kl_coef * (k3(logp, reference.to(logp.device)) * weights).sum()
-        if algorithm.entropy_coef:
-            terms["entropy_loss"] = algorithm.entropy_coef * (entropy * weights).sum()
-        for method in self.chain:
-            extra = method.on_loss(micro, logp, self.scorer, record)
-            if extra is not None:
-                terms[f"{type(method).__name__.lower()}_loss"] = (extra * weights).sum()
-        with torch.no_grad():
-            ratio = log_ratio(logp, old).exp()
-            clipped = (ratio < 1 - algorithm.clip_low) | (ratio > 1 + algorithm.clip_high)
-            watched = {"entropy": entropy, "kl_old": k3(old, logp), "clip_rate": clipped.float()}
-            if reference is not None:
-                watched["kl_reference"] = k3(logp, reference.to(logp.device))
-            return terms, {key: (value * mask).sum() for key, value in watched.items()}
 
     def _reference(self, rollout: Rollout) -> Tensor | None:
         if not self.algorithm.kl_coef:
@@ -229,19 +202,6 @@ class CreditModule(lightning.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         for key in RESUMED:
             setattr(self, key, checkpoint["mmcredit"][key])
-
-
-class Clock:
-    """Seconds by stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
 
 
 def slices(start: int, stop: int, size: int) -> list[slice]:

@@ -17,7 +17,7 @@ class Metrics(StepObserver):
 
     def observe(self, trainer: lightning.Trainer, module: CreditModule, report: StepReport) -> None:
         step = module.rollout_step
-        seconds = {f"seconds/{stage}": value for stage, value in report.seconds.items()}
+        seconds = {f"seconds/{stage}": value for stage, value in report.record.seconds.items()}
         for logger in trainer.loggers:
             logger.log_metrics(report.record.scalars | seconds, step=step)
             if isinstance(logger, TensorBoardLogger) and (step - 1) % self.histogram_every == 0:

@@ -40,7 +40,7 @@ class Progress(StepObserver):
         parts = [f"{name} {scalars[key]:.3f}" for name, key in SHOWN]
         parts[-1] += f" (right {scalars['reward/all_right_rate']:.2f} wrong {scalars['reward/all_wrong_rate']:.2f})"
         parts += [f"{key.split('/')[-1]} {scalars[key]:+.3f}" for key in self.extra if key in scalars]
-        stages = " ".join(f"{name} {seconds:.1f}" for name, seconds in report.seconds.items() if seconds >= 0.05)
+        stages = " ".join(f"{name} {seconds:.1f}" for name, seconds in report.record.seconds.items() if seconds >= 0.05)
         rate = (time.perf_counter() - self.began) / (step - self.first)
         left = rate * (module.steps - step)
         print(f"step {step}/{module.steps}  {'  '.join(parts)}  | {stages} s, {left:.0f} s left", flush=True)

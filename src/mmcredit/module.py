@@ -91,7 +91,7 @@ class CreditModule(lightning.LightningModule):
 
     def training_step(self, prompts: Prompts, batch_idx: int) -> None:
         """One rollout step: sample, grade, assign credit, update."""
-        record = Record()
+        record, tokens_before = Record(), self.scorer.tokens.copy()
         rollout = self.sample(prompts, record)
         with record.stage("credit"):
             rollout = reward_chain(self.chain, rollout, self.scorer, record)
@@ -106,6 +106,8 @@ class CreditModule(lightning.LightningModule):
         describe(rollout, advantage_BG, record)
         record.scalar("train/rollout_steps", self.rollout_step)
         record.scalar("train/optimizer_steps", self.optimizer_steps)
+        for kind, count in self.scorer.tokens.items():
+            record.scalar(f"scoring/tokens_{kind}", count - tokens_before[kind])
         self.report = StepReport(rollout, advantage_BGT, record)
         self.trainer.should_stop = self.rollout_step >= self.steps
 

@@ -112,6 +112,46 @@ def test_token_budget_changes_nothing(make_rollout, make_scorer):
         torch.testing.assert_close(a, b, atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "lengths", "budget", "size"),
+    [
+        (100, [4] * 8, 10**6, 8),  # long prompt, short responses: all share
+        (100, [4] * 8, 116, 4),  # the budget holds four
+        (100, [4] * 6, 116, 3),  # two equal rows rather than 4 + 2
+        (100, [4] * 8, 1, 1),  # one response always fits
+        (10, [3000] * 8, 10**6, 1),  # long responses: attention over the others costs more than the prompt
+        (100, [5], 10**6, 1),
+    ],
+)
+def test_cheapest_sharing(policy, prompt, lengths, budget, size):
+    assert policy.cheapest_sharing(prompt, lengths, budget) == size
+
+
+def test_rows_split_by_the_budget_keep_to_it_and_change_nothing(policy, make_rollout, make_scorer, monkeypatch):
+    rollout = make_rollout(seed=5, group=6)
+    expected = make_scorer().logp(rollout, View())
+    budget, seen = 60 + 20, []
+    whole = VisionLanguageModel.scores
+
+    def watched(self, rows, *options):
+        seen.extend((row.tokens, len(row.responses)) for row in rows)
+        return whole(self, rows, *options)
+
+    monkeypatch.setattr(VisionLanguageModel, "scores", watched)
+    found = make_scorer(token_budget=budget).logp(rollout, View())
+    torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)
+    assert any(1 < shared < 6 for _, shared in seen)
+    assert all(tokens <= budget or shared == 1 for tokens, shared in seen)
+
+
+def test_tokens_are_counted(make_rollout, make_scorer):
+    rollout, scorer = make_rollout(), make_scorer()
+    scorer.logp(rollout, View())
+    prompts, lengths = [len(ids) for ids in rollout.prompts.ids], rollout.mask_BGT.sum(-1)
+    assert scorer.tokens["computed"] == sum(prompts) + int(lengths.sum())
+    assert scorer.tokens["padded"] == sum(3 * (p + int(n.max())) for p, n in zip(prompts, lengths, strict=True))
+
+
 def test_order_of_prompts_changes_nothing(make_rollout, make_scorer, prompts):
     rollout = make_rollout()
     order = [2, 0, 3, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -41,6 +42,8 @@ class VisionLanguageModel(nn.Module):
         if kind not in FAMILIES:
             raise UserError(f"models of type {kind!r} are not supported; known types: {', '.join(FAMILIES)}")
         self.family: ModuleType = FAMILIES[kind]
+        layers = self.family.decoder_layers(hf)
+        self.language_parameters = sum(p.numel() for p in layers.parameters())
 
     @property
     def device(self) -> torch.device:
@@ -77,9 +80,36 @@ class VisionLanguageModel(nn.Module):
     def positions(self, prompts: Prompts) -> list[Tensor]:
         """[3, L_b] rotary positions of each prompt."""
         return [
-            self.family.positions(self.hf, ids.to(self.device), None if grid is None else grid.to(self.device))
-            for ids, grid in zip(prompts.ids, prompts.grids, strict=True)
+            self.positions_of(ids.to(self.device), grid) for ids, grid in zip(prompts.ids, prompts.grids, strict=True)
         ]
+
+    def positions_of(self, ids_L: Tensor, grid: Tensor | None) -> Tensor:
+        """[3, L] rotary positions of one prompt."""
+        return self.family.positions(self.hf, ids_L, None if grid is None else grid.to(self.device))
+
+    def cheapest_sharing(self, prompt: int, lengths: Sequence[int], budget: int) -> int:
+        """How many responses should share a row: all of them save prompt tokens, few of them save attention.
+
+        Compares the multiply-adds of a forward pass, tokens x parameters + layers x width x sum of squared row
+        lengths (the mask is dense), over rows that keep to the budget.
+
+        Args:
+            prompt: prompt tokens.
+            lengths: tokens of each response.
+            budget: longest row.
+        """
+        text = self.hf.config.text_config
+        head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        width, layers = text.num_attention_heads * head, text.num_hidden_layers
+
+        def cost(size: int) -> float:
+            rows = [prompt + sum(lengths[i : i + size]) for i in range(0, len(lengths), size)]
+            if size > 1 and max(rows) > budget:
+                return math.inf
+            return sum(rows) * self.language_parameters + layers * width * 2 * sum(row * row for row in rows)
+
+        sizes = {math.ceil(len(lengths) / rows) for rows in range(1, len(lengths) + 1)}
+        return min(sorted(sizes), key=cost)
 
     def hidden_states(
         self, layout: Layout, features: Sequence[ImageFeatures | None], cache: Cache | None = None

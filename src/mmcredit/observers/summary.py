@@ -28,7 +28,7 @@ def scores(trainer: lightning.Trainer, module: CreditModule, data: DataModule) -
 
 
 def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) -> dict[str, Any]:
-    """Start and end of each reported metric (null where it was not measured), steps and seconds."""
+    """Start and end of each reported metric (null where it was not measured), steps, seconds, tokens scored."""
     summary: dict[str, Any] = {}
     for name, key in REPORTED.items():
         summary[f"{name}_start"], summary[f"{name}_end"] = module.start_metrics.get(key), end.get(key)
@@ -36,6 +36,7 @@ def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) ->
         "steps": module.rollout_step,
         "optimizer_steps": module.optimizer_steps,
         "seconds": round(seconds, 1),
+        "tokens": dict(module.scorer.tokens),
         "methods": [type(method).__name__ for method in module.chain],
         "metrics_start": dict(module.start_metrics),
         "metrics_end": dict(end),
@@ -58,3 +59,5 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             print(f"{name:24s} {start:.3f} -> {end:.3f} ({end - start:+.3f})")
     print(f"{'steps':24s} {summary['steps']} rollout, {summary['optimizer_steps']} optimizer")
     print(f"{'seconds':24s} {summary['seconds']}")
+    tokens = summary["tokens"]
+    print(f"{'tokens scored':24s} {tokens['computed']:,} ({tokens['padded']:,} with one padded row a response)")

@@ -1,9 +1,10 @@
-"""Rollout x View -> log-probs: cached per rollout, several views at once, cut into micro-batches."""
+"""Rollout x View -> log-probs: cached per rollout, several views at once, cut by a token budget."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,6 +18,20 @@ from mmcredit.types import Rollout
 Job = tuple[View, int]  # one prompt under one view
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some responses of a prompt that share a row."""
+
+    view: View
+    prompt: int
+    members: tuple[int, ...]  # responses, ascending
+    tokens: int  # length of the row
+
+    @property
+    def job(self) -> Job:
+        return self.view, self.prompt
+
+
 class Scorer:
     """Scores rollouts.
 
@@ -25,8 +40,8 @@ class Scorer:
         black: [patch_dim] a black patch as the processor normalises it.
         merge: spatial merge size of the vision tower.
         temperature: the sampling temperature; log-probs are those of the law that sampled.
-        packed: let the responses of a prompt share its row; else one padded row a response.
-        token_budget: tokens of a forward pass without gradients.
+        packed: let responses of a prompt share a row, as many as cost least; else one padded row a response.
+        token_budget: tokens of a forward pass without gradients, and of a row; one response always fits.
     """
 
     def __init__(
@@ -41,6 +56,7 @@ class Scorer:
         self.models, self.black, self.merge = models, black, merge
         self.temperature, self.packed, self.token_budget = temperature, packed, token_budget
         self.passes: Counter[View] = Counter()  # views computed since the last rollout began
+        self.tokens: Counter[str] = Counter()  # of all passes: computed, and as padded rows of a response each
         self._owner: Tensor | None = None
         self._cache: dict[View, Tensor] = {}
         self._scored: dict[View, Tensor] = {}
@@ -66,32 +82,31 @@ class Scorer:
         wanted = rollout.mask_BGT.any(-1) if where_BG is None else where_BG & rollout.mask_BGT.any(-1)
         nothing = torch.zeros_like(wanted)
         todo = [v for v in dict.fromkeys(views) if (wanted & ~self._scored.get(v, nothing)).any()]
-        jobs = [(v, b) for v in todo for b in range(len(rollout.prompts)) if wanted[b].any()]
+        keeps = {v: _scope(rollout, v) & wanted[..., None] for v in todo}
         for view in todo:
             self.passes[view] += 1
-            self._cache.setdefault(view, torch.zeros_like(rollout.mask_BGT, dtype=torch.float32))
+            self._cache.setdefault(view, torch.zeros(rollout.shape))
             self._scored[view] = self._scored.get(view, nothing) | wanted
-        for batch in self._batches(rollout, jobs):
-            rows, masks = self._rows(rollout, batch, wanted)
-            for (view, b), keep in zip(batch, masks, strict=True):
-                self._cache[view][b].masked_fill_(keep, 0.0)
-            scores = self.models[batch[0][0].weights].scores(rows, self.temperature)
-            parts = scores.logp_S.float().split([int(keep.sum()) for keep in masks])
-            for (view, b), keep, part in zip(batch, masks, parts, strict=True):
-                self._cache[view][b][keep] = part.cpu()
+        parts = [p for v in todo for b in range(len(rollout.prompts)) for p in self._parts(rollout, v, b, keeps[v][b])]
+        for batch in self._batches(parts):
+            self._see(rollout, [part.job for part in batch])
+            rows = [self._row(rollout, part, keeps[part.view], self._features[part.job]) for part in batch]
+            scores = self.models[batch[0].view.weights].scores(rows, self.temperature)
+            self._store(batch, keeps, scores.logp_S.float().cpu())
         return [self._cache.get(v, torch.zeros(rollout.shape)) for v in views]
 
     def train_scores(self, micro: Rollout) -> TokenScores:
         """[B, G, T] log-prob and entropy of the policy itself, with gradients."""
+        view, mask = View(), micro.mask_BGT
         features = self.policy.features(micro.prompts.pixels, micro.prompts.grids)
-        positions = self.policy.positions(micro.prompts)
-        rows = []
-        for b, feature in enumerate(features):
-            rows += self._share(micro, b, positions[b], feature, micro.mask_BGT[b])
-        flat = self.policy.scores(rows, self.temperature)
-        zeros = torch.zeros(micro.shape, device=flat.logp_S.device)
-        mask = micro.mask_BGT.to(zeros.device)
-        return TokenScores(*(zeros.masked_scatter(mask, part) for part in flat))
+        parts = [p for b in range(len(micro.prompts)) for p in self._parts(micro, view, b, mask[b])]
+        flat = self.policy.scores([self._row(micro, p, mask, features[p.prompt]) for p in parts], self.temperature)
+        zeros, mask = torch.zeros(micro.shape, device=flat.logp_S.device), mask.to(flat.logp_S.device)
+        return TokenScores(*(zeros.masked_scatter(mask, part.float()) for part in flat))
+
+    def forget(self) -> None:
+        """Drop what was computed: the weights have changed."""
+        self._owner = None
 
     def _begin(self, rollout: Rollout) -> None:
         if self._owner is not rollout.responses.ids_BGT:
@@ -99,42 +114,54 @@ class Scorer:
             for store in (self._cache, self._scored, self._features, self.passes):
                 store.clear()
 
-    def forget(self) -> None:
-        """Drop what was computed: the weights have changed."""
-        self._owner = None
+    def _parts(self, rollout: Rollout, view: View, b: int, keep_GT: Tensor) -> Iterator[Part]:
+        """Rows for one prompt: its responses with a token to score, as many a row as cost least."""
+        ends = _ends(keep_GT)
+        members = [g for g, end in enumerate(ends) if end]
+        if not members:
+            return
+        prompt, lengths = len(rollout.prompts.ids[b]), [ends[g] for g in members]
+        size = self.models[view.weights].cheapest_sharing(prompt, lengths, self.token_budget) if self.packed else 1
+        for start in range(0, len(members), size):
+            shared = slice(start, start + size)
+            yield Part(view, b, tuple(members[shared]), prompt + sum(lengths[shared]))
+        self.tokens["padded"] += len(members) * (prompt + max(lengths))
 
-    def _batches(self, rollout: Rollout, jobs: Sequence[Job]) -> list[list[Job]]:
-        """Jobs of the same weights, up to the token budget."""
-        batches: list[list[Job]] = []
-        width = 0
-        lengths = rollout.mask_BGT.sum(-1)
-        for view, b in jobs:
-            prompt = len(rollout.prompts.ids[b])
-            total = int(lengths[b].sum()) + prompt * (1 if self.packed else rollout.shape[1])
-            if not batches or batches[-1][0][0].weights != view.weights or width + total > self.token_budget:
-                batches.append([])
-                width = 0
-            batches[-1].append((view, b))
-            width += total
-        return batches
+    def _batches(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
+        """Rows of the same weights and about the same length, up to the token budget, padding included."""
+        batch: list[Part] = []
+        for part in sorted(parts, key=lambda p: (p.view.weights.value, p.tokens)):
+            same = batch and batch[0].view.weights == part.view.weights
+            if batch and not (same and (len(batch) + 1) * part.tokens <= self.token_budget):
+                yield batch
+                batch = []
+            batch.append(part)
+        if batch:
+            yield batch
 
-    def _rows(self, rollout: Rollout, batch: Sequence[Job], wanted: Tensor) -> tuple[list[Row], list[Tensor]]:
-        rows, masks = [], []
-        self._see(rollout, batch)
-        for view, b in batch:
-            model = self.models[view.weights]
-            prompts = rollout.prompts
-            position = model.family.positions(model.hf, prompts.ids[b].to(model.device), _to(prompts.grids[b], model))
-            scope = rollout.grades.answer_BGT if view.scored is Scored.ANSWER else rollout.mask_BGT
-            keep = scope[b] & wanted[b][:, None]
-            rows += self._share(rollout, b, position, self._features[view, b], keep)
-            masks.append(keep)
-        return rows, masks
+    def _row(self, rollout: Rollout, part: Part, keep_BGT: Tensor, features: ImageFeatures | None) -> Row:
+        model, b = self.models[part.view.weights], part.prompt
+        ends = _ends(keep_BGT[b])
+        ys = tuple(rollout.responses.ids_BGT[b, g, : ends[g]].to(model.device) for g in part.members)
+        kept = tuple(keep_BGT[b, g, : ends[g]].to(model.device) for g in part.members)
+        prompt, grid = rollout.prompts.ids[b].to(model.device), rollout.prompts.grids[b]
+        self.tokens["computed"] += part.tokens
+        return Row(prompt, model.positions_of(prompt, grid), features, ys, kept)
+
+    def _store(self, batch: Sequence[Part], keeps: Mapping[View, Tensor], logp_S: Tensor) -> None:
+        masks = []
+        for part in batch:
+            mask = torch.zeros_like(keeps[part.view][part.prompt])
+            mask[list(part.members)] = keeps[part.view][part.prompt][list(part.members)]
+            masks.append(mask)
+        for part, mask, scored in zip(batch, masks, logp_S.split([int(m.sum()) for m in masks]), strict=True):
+            self._cache[part.view][part.prompt][mask] = scored
 
     def _see(self, rollout: Rollout, batch: Sequence[Job]) -> None:
         """Features of each job: the tower runs once a picture and pixel edit, feature edits are applied after it."""
         prompts = rollout.prompts
-        pending = dict.fromkeys(job for job in map(_seen, batch) if job not in self._features)
+        todo = [job for job in dict.fromkeys(batch) if job not in self._features]
+        pending = dict.fromkeys(job for job in map(_seen, todo) if job not in self._features)
         if pending:
             pixels = [
                 None if shown is None else view.image.pixels(shown, self._picture(rollout, b))
@@ -142,7 +169,7 @@ class Scorer:
             ]
             seen = self.models[batch[0][0].weights].features(pixels, [prompts.grids[b] for _, b in pending])
             self._features.update(zip(pending, seen, strict=True))
-        for view, b in batch:
+        for view, b in todo:
             base = self._features[_seen((view, b))]
             changed = base if base is None else view.image.features(base, self._picture(rollout, b))
             self._features[view, b] = changed
@@ -152,25 +179,17 @@ class Scorer:
         assert grid is not None, "a prompt without pictures has nothing to edit"
         return Picture(rollout.prompts.samples[b], grid, self.merge, self.black)
 
-    def _share(
-        self, rollout: Rollout, b: int, position: Tensor, feature: ImageFeatures | None, keep_GT: Tensor
-    ) -> list[Row]:
-        """One row with the whole group, or one row a response; cut after the last token to score."""
-        device, prompt = position.device, rollout.prompts.ids[b].to(position.device)
-        ends = ((torch.arange(keep_GT.shape[1]) + 1) * keep_GT).amax(1).tolist()
-        chosen = [g for g, end in enumerate(ends) if end]
-        ys = [rollout.responses.ids_BGT[b, g, : ends[g]].to(device) for g in chosen]
-        keeps = [keep_GT[g, : ends[g]].to(device) for g in chosen]
-        if self.packed and ys:
-            return [Row(prompt, position, feature, tuple(ys), tuple(keeps))]
-        return [Row(prompt, position, feature, (y,), (k,)) for y, k in zip(ys, keeps, strict=True)]
+
+def _scope(rollout: Rollout, view: View) -> Tensor:
+    return rollout.grades.answer_BGT if view.scored is Scored.ANSWER else rollout.mask_BGT
+
+
+def _ends(keep_GT: Tensor) -> list[int]:
+    """Of each response, the length up to its last token to score; 0 where there is none."""
+    return ((torch.arange(keep_GT.shape[1]) + 1) * keep_GT).amax(1).tolist()
 
 
 def _seen(job: Job) -> Job:
     """The job whose pixels the vision tower sees: views that leave pixels alone share it."""
     view, b = job
     return View(view.weights, view.image if view.image.touches_pixels else Original()), b
-
-
-def _to(grid: Tensor | None, model: VisionLanguageModel) -> Tensor | None:
-    return None if grid is None else grid.to(model.device)

@@ -30,9 +30,9 @@ def test_seeing_lowers_its_loss(processor):
     shown = DemonstrationSet([(Template("", ""), d) for _, d in phase.demonstrations(12 * 8)], processor, 0, 12 * 8)
     module = phase.teach(policy, phase, 0.0)
     batch = [shown[i] for i in range(8)]
-    before = float(module.loss(batch))
+    before = module.loss(batch).item()
     teach(module, shown, 8)
-    assert float(module.loss(batch)) < 0.6 * before
+    assert module.loss(batch).item() < 0.6 * before
 
 
 def test_phases_run_and_resume(tmp_path, capsys):

@@ -60,6 +60,16 @@ def test_stopping_and_resuming_changes_no_bit(unbroken, tmp_path):
     assert first["metrics_start"] == last["metrics_start"] and first["metrics_end"] == last["metrics_end"]
 
 
+def test_resuming_a_finished_run_or_a_foreign_file_is_refused(unbroken, tmp_path):
+    with pytest.raises(UserError, match=r"has done 4 steps already: steps=4 must be above"):
+        fit(config(tmp_path, *SMALL, "steps=4", f"ckpt_path={unbroken}/checkpoints/last.ckpt"))
+    (tmp_path / "noise.ckpt").write_bytes(b"no checkpoint")
+    torch.save({"weights": torch.zeros(2)}, tmp_path / "foreign.ckpt")
+    for name in ("noise", "foreign"):
+        with pytest.raises(UserError, match=f"{name}.ckpt is no checkpoint of mmcredit.fit"):
+            fit(config(tmp_path, *SMALL, f"ckpt_path={tmp_path}/{name}.ckpt"))
+
+
 def test_micro_batches_and_packing_change_no_loss(unbroken, tmp_path):
     """Losses agree to 1e-6 relative at the first step, 1e-4 after four updates."""
     options = [*SMALL, "steps=4", "algorithm.kl_coef=0.01", "algorithm.epochs=2"]

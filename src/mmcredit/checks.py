@@ -17,8 +17,8 @@ def check(cfg: DictConfig) -> None:
         UserError: what is missing or does not fit, and what to type.
     """
     check_sizes(cfg)
-    if cfg.ckpt_path is not None and not Path(cfg.ckpt_path).is_file():
-        raise UserError(f"ckpt_path={cfg.ckpt_path} does not exist; a run writes <run>/checkpoints/last.ckpt")
+    if cfg.ckpt_path is not None:
+        check_resume(Path(cfg.ckpt_path), cfg.steps)
     missing = [*missing_hardware(cfg), *missing_weights(cfg), *missing_data(cfg)]
     if missing:
         raise UserError(
@@ -50,6 +50,20 @@ def check_sizes(cfg: DictConfig) -> None:
         raise UserError(f"algorithm.mini_batch={mini} must divide data.batch_size={batch}: {allowed}")
     if cfg.val_every is not None and cfg.val_every < 1:
         raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
+
+
+def check_resume(path: Path, steps: int) -> None:
+    """A checkpoint of this program with steps left to do."""
+    if not path.is_file():
+        raise UserError(f"ckpt_path={path} does not exist; a run writes <run>/checkpoints/last.ckpt")
+    import torch
+
+    try:
+        done = torch.load(path, weights_only=True, mmap=True)["mmcredit"]["rollout_step"]
+    except Exception as error:  # any file can be named here, and each kind fails in its own way
+        raise UserError(f"ckpt_path={path} is no checkpoint of mmcredit.fit ({type(error).__name__})") from None
+    if done >= steps:
+        raise UserError(f"ckpt_path={path} has done {done} steps already: steps={steps} must be above that")
 
 
 def missing_hardware(cfg: DictConfig) -> list[str]:

@@ -24,6 +24,7 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
 
     began, run_dir = time.perf_counter(), Path(cfg.run_dir)
     run = build(cfg)
+    run.module.scorer.to(run.trainer.strategy.root_device)
     trial = run.module.sample(run.data.first_prompts(2), Record())
     check_sight(trial, run.module.scorer)
     check_packing(trial, run.module.scorer)

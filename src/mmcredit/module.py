@@ -171,8 +171,7 @@ class CreditModule(lightning.LightningModule):
         return batch  # the policy moves what it needs
 
     def on_fit_start(self) -> None:
-        for model in self.scorer.models.values():
-            model.to(self.device)
+        self.scorer.to(self.device)
 
     def on_validation_epoch_start(self) -> None:
         self.val_metrics.clear()

@@ -104,6 +104,11 @@ class Scorer:
         zeros, mask = torch.zeros(micro.shape, device=flat.logp_S.device), mask.to(flat.logp_S.device)
         return TokenScores(*(zeros.masked_scatter(mask, part.float()) for part in flat))
 
+    def to(self, device: torch.device) -> None:
+        """Move all models."""
+        for model in self.models.values():
+            model.to(device)
+
     def forget(self) -> None:
         """Drop what was computed: the weights have changed."""
         self._owner = None

@@ -25,7 +25,7 @@ class Scorer:
         black: [patch_dim] a black patch as the processor normalises it.
         merge: spatial merge size of the vision tower.
         temperature: the sampling temperature; log-probs are those of the law that sampled.
-        packed: let the responses of a prompt share its row; else one padded row a response.
+        packed: let the responses of a prompt share its row, if the model can; else one padded row a response.
         token_budget: tokens of a forward pass without gradients.
     """
 
@@ -39,7 +39,8 @@ class Scorer:
         token_budget: int = 16384,
     ) -> None:
         self.models, self.black, self.merge = models, black, merge
-        self.temperature, self.packed, self.token_budget = temperature, packed, token_budget
+        self.temperature, self.token_budget = temperature, token_budget
+        self.packed = packed and self.policy.shares_prefix()
         self.passes: Counter[View] = Counter()  # views computed since the last rollout began
         self._owner: Tensor | None = None
         self._cache: dict[View, Tensor] = {}

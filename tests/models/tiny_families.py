@@ -1,0 +1,124 @@
+"""Tiny random models of each family's real class, with the processor that belongs to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import (
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2Tokenizer,
+    Qwen2VLImageProcessorPil,
+    Qwen3_5Config,
+    Qwen3_5ForConditionalGeneration,
+)
+
+from mmcredit.models.image_only import ImageOnly, ImageOnlyProcessor, Qwen25ImageOnlyProcessor
+from mmcredit.models.tiny import CHAT_TEMPLATE
+from mmcredit.models.vlm import VisionLanguageModel
+
+
+def text_config(tokenizer: Qwen2Tokenizer, **more: Any) -> dict[str, Any]:
+    """Width 64; every layer twice as wide inside."""
+    token: Any = tokenizer.convert_tokens_to_ids
+    return {
+        "vocab_size": len(tokenizer), "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096,
+        "tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": token("<|im_end|>"),
+        "pad_token_id": token("<|endoftext|>"),
+    } | more  # fmt: skip
+
+
+def vision_tokens(tokenizer: Qwen2Tokenizer) -> dict[str, int]:
+    token: Any = tokenizer.convert_tokens_to_ids
+    return {
+        "image_token_id": token("<|image_pad|>"),
+        "video_token_id": token("<|video_pad|>"),
+        "vision_start_token_id": token("<|vision_start|>"),
+        "vision_end_token_id": token("<|vision_end|>"),
+    }
+
+
+def qwen_images(patch: int) -> Qwen2VLImageProcessorPil:
+    half = [0.5, 0.5, 0.5]
+    size = {"shortest_edge": (4 * patch) ** 2, "longest_edge": (24 * patch) ** 2}
+    return Qwen2VLImageProcessorPil(
+        patch_size=patch, merge_size=2, temporal_patch_size=2, size=size, image_mean=half, image_std=half
+    )
+
+
+class Qwen25:
+    """Patch 14, one window-attention layer (windows of 4x4 patches) and one full layer in the vision tower."""
+
+    name = "qwen2_5_vl"
+
+    def processor(self, tokenizer: Qwen2Tokenizer) -> ImageOnly:
+        return Qwen25ImageOnlyProcessor(qwen_images(14), tokenizer, chat_template=CHAT_TEMPLATE)
+
+    def model(self, tokenizer: Qwen2Tokenizer) -> Any:
+        rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
+        config = Qwen2_5_VLConfig(
+            text_config=text_config(tokenizer, rope_parameters=rope),
+            vision_config={
+                "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 14,
+                "window_size": 56, "out_hidden_size": 64, "fullatt_block_indexes": [1],
+            },
+            tie_word_embeddings=True,
+            **vision_tokens(tokenizer),
+        )  # fmt: skip
+        return Qwen2_5_VLForConditionalGeneration(config)
+
+    def pictures(self, processor: ImageOnly, images: list[Any], ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What the plain model wants to see the images with: ``ids`` are [1, L]."""
+        seen = processor.image_processor(images=images, return_tensors="pt")
+        kinds = (ids == processor.image_token_id).int()
+        return {
+            "pixel_values": seen.pixel_values, "image_grid_thw": seen.image_grid_thw, "mm_token_type_ids": kinds,
+        }  # fmt: skip
+
+
+class Qwen35(Qwen25):
+    """Three linear-attention layers, then one of full attention; patch 16."""
+
+    name = "qwen3_5"
+
+    def processor(self, tokenizer: Qwen2Tokenizer) -> ImageOnly:
+        return ImageOnlyProcessor(qwen_images(16), tokenizer, chat_template=CHAT_TEMPLATE)
+
+    def model(self, tokenizer: Qwen2Tokenizer) -> Any:
+        rope = {
+            "rope_type": "default", "mrope_section": [2, 1, 1], "rope_theta": 10000.0, "mrope_interleaved": True,
+            "partial_rotary_factor": 0.25,
+        }  # fmt: skip
+        linear = {
+            "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+        }  # fmt: skip
+        config = Qwen3_5Config(
+            text_config=text_config(tokenizer, num_hidden_layers=4, head_dim=32, rope_parameters=rope, **linear),
+            vision_config={
+                "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 16,
+                "out_hidden_size": 64, "num_position_embeddings": 64,
+            },
+            tie_word_embeddings=True,
+            **vision_tokens(tokenizer),
+        )  # fmt: skip
+        return Qwen3_5ForConditionalGeneration(config)
+
+
+def build(case: Any, tokenizer: Qwen2Tokenizer) -> VisionLanguageModel:
+    """Random weights, spread so that predictions differ clearly from token to token."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        hf = case.model(tokenizer)
+    with torch.no_grad():
+        for parameter in hf.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3.0)
+    end: Any = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    hf.generation_config.eos_token_id, hf.generation_config.pad_token_id = end, tokenizer.pad_token_id
+    return VisionLanguageModel(hf).eval()
+
+
+CASES = (Qwen25(), Qwen35())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,19 @@ from transformers import (
 )
 
 VIDEO_SHARES = ("patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std")
+
+
+def save_as(folder: Path, full: type[ProcessorMixin], video: str, shares: Sequence[str], drop: str = "") -> None:
+    """Rename a saved processor to the full one, give it a video part that shares settings with the image part, and
+    take out what the full one does not know."""
+    for name in ("processor_config.json", "tokenizer_config.json"):
+        path = folder / name
+        config = json.loads(path.read_text()) | {"processor_class": full.__name__}
+        config.pop(drop, None)
+        if images := config.get("image_processor"):
+            shared = {key: images[key] for key in shares}
+            config["video_processor"] = {"video_processor_type": video, **shared}
+        path.write_text(json.dumps(config, indent=2) + "\n")
 
 
 class ImageOnly(ProcessorMixin):
@@ -39,11 +53,11 @@ class ImageOnly(ProcessorMixin):
         super().__init__(image_processor, tokenizer, None, chat_template=chat_template)
 
     @classmethod
-    def load(cls, path: str | Path) -> ImageOnly:
-        """The processor saved beside a model (directory or hub name)."""
+    def load(cls, path: str | Path, **images: Any) -> ImageOnly:
+        """The processor saved beside a model (directory or hub name); ``images``: settings of its image part."""
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
-        images = Qwen2VLImageProcessorPil.from_pretrained(path)
-        return cls(images, tokenizer, chat_template=tokenizer.chat_template)
+        image_processor = Qwen2VLImageProcessorPil.from_pretrained(path, **images)
+        return cls(image_processor, tokenizer, chat_template=tokenizer.chat_template)
 
     @property
     def merge(self) -> int:
@@ -59,13 +73,7 @@ class ImageOnly(ProcessorMixin):
     def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> list[str]:
         """Save under the name of the full processor, with a video part: ``AutoProcessor`` loads it with torchvision."""
         files = super().save_pretrained(save_directory, push_to_hub, **kwargs)
-        for name in ("processor_config.json", "tokenizer_config.json"):
-            path = Path(save_directory) / name
-            config = json.loads(path.read_text()) | {"processor_class": self.full.__name__}
-            if images := config.get("image_processor"):
-                shared = {key: images[key] for key in VIDEO_SHARES if key in images}
-                config["video_processor"] = {"video_processor_type": self.video, **shared}
-            path.write_text(json.dumps(config, indent=2) + "\n")
+        save_as(Path(save_directory), self.full, self.video, VIDEO_SHARES)
         return files
 
 

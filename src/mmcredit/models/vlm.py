@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import Cache
 
-from mmcredit.models.families import qwen2_5_vl, qwen3_5, qwen3_vl
+from mmcredit.models.families import internvl, qwen2_5_vl, qwen3_5, qwen3_vl
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.layout import Layout, Row, lay_out
 from mmcredit.types import Prompts, UserError
 
 log = logging.getLogger(__name__)
-FAMILIES = {name: family for family in (qwen2_5_vl, qwen3_vl, qwen3_5) for name in family.MODEL_TYPES}
+FAMILIES = {name: family for family in (internvl, qwen2_5_vl, qwen3_5, qwen3_vl) for name in family.MODEL_TYPES}
 HEAD_CHUNK = 2048  # tokens whose logits are held at once
 
 
@@ -44,13 +44,16 @@ class VisionLanguageModel(nn.Module):
     """A Hugging Face vision-language model behind the few calls that reinforcement learning needs.
 
     Raises:
-        UserError: the model belongs to no known family.
+        UserError: the model belongs to no known family, or has layers that its family does not know.
     """
 
     def __init__(self, hf: Any) -> None:
         super().__init__()
         self.hf: Any = hf
         self.family = family_of(hf.config.model_type)
+        layer_types = getattr(hf.config.get_text_config(), "layer_types", None) or ()
+        if unknown := set(layer_types) - self.family.LAYER_TYPES:
+            raise UserError(f"{hf.config.model_type} models with layers of type {unknown.pop()!r} are not supported")
 
     @property
     def device(self) -> torch.device:

@@ -14,11 +14,12 @@ from mmcredit.models.families.qwen3_vl import decoder_layers, forbidden_ids, pos
 from mmcredit.models.image_only import Qwen25ImageOnlyProcessor
 
 __all__ = [
-    "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "decoder_layers", "forbidden_ids", "hidden_states", "image_features",
-    "positions", "vision_tower",
+    "LAYER_TYPES", "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "decoder_layers", "forbidden_ids", "hidden_states",
+    "image_features", "positions", "vision_tower",
 ]  # fmt: skip
 
 MODEL_TYPES = ("qwen2_5_vl",)
+LAYER_TYPES = {"full_attention"}  # a sliding window would be lost: our mask takes the place of the model's own
 SHARES_PREFIX = True  # attention is the only way from token to token
 PROCESSOR = Qwen25ImageOnlyProcessor
 

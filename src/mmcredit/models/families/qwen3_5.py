@@ -19,11 +19,12 @@ from mmcredit.models.families.qwen3_vl import decoder_layers, forbidden_ids, pos
 from mmcredit.models.image_only import ImageOnlyProcessor
 
 __all__ = [
-    "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "decoder_layers", "forbidden_ids", "hidden_states", "image_features",
-    "positions", "vision_tower",
+    "LAYER_TYPES", "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "decoder_layers", "forbidden_ids", "hidden_states",
+    "image_features", "positions", "vision_tower",
 ]  # fmt: skip
 
 MODEL_TYPES = ("qwen3_5",)
+LAYER_TYPES = {"full_attention", "linear_attention"}
 SHARES_PREFIX = False
 PROCESSOR = ImageOnlyProcessor
 

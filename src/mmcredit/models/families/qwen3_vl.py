@@ -13,6 +13,7 @@ from mmcredit.models.features import ImageFeatures
 from mmcredit.models.image_only import ImageOnlyProcessor
 
 MODEL_TYPES = ("qwen3_vl", "qwen3_vl_moe")
+LAYER_TYPES = {"full_attention"}  # a sliding window would be lost: our mask takes the place of the model's own
 SHARES_PREFIX = True  # attention is the only way from token to token
 PROCESSOR = ImageOnlyProcessor
 

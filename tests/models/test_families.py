@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_families import CASES, build
+from tiny_families import CASES, Qwen25, build
 
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
@@ -22,7 +22,7 @@ from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.startup import check_sight
-from mmcredit.scoring.views import View, Weights
+from mmcredit.scoring.views import Blank, FeatureNull, FeatureReplace, PixelMask, View, Weights
 from mmcredit.types import Prompts, Rollout, Sample, UserError
 
 TOLERANCE = 1e-5  # nats, float32
@@ -49,6 +49,11 @@ class Subject:
     def scorers(self, **options: Any) -> list[Scorer]:
         """Padded, and packed where rows can be shared."""
         return [self.scorer(packed=packed, **options) for packed in ([False, True] if self.shares else [False])]
+
+    def untiled(self) -> Subject:
+        """The same with one tile a picture."""
+        processor = self.case.processor(self.processor.tokenizer, max_patches=1)
+        return replace(self, processor=processor, prompts=Encoder(processor, TEMPLATE)(self.prompts.samples))
 
     def plain(self, b: int, ids: torch.Tensor) -> dict[str, torch.Tensor]:
         """Arguments of the Hugging Face model for [1, L] ids that start with prompt ``b``."""
@@ -104,6 +109,22 @@ def test_logp_equals_each_response_alone_through_the_plain_model(subject, rollou
         logp = scorer.logp(rollout, View())
         torch.testing.assert_close(logp[rollout.mask_BGT], expected, atol=TOLERANCE, rtol=0)
         assert not logp[~rollout.mask_BGT].any()
+
+
+@pytest.mark.parametrize(
+    "edit", [Blank(), FeatureNull(), PixelMask(0.5, (0,)), FeatureReplace()], ids=lambda e: type(e).__name__
+)
+def test_packed_equals_padded_under_edited_pictures(subject, rollout, edit):
+    """The views that name places need pictures that are not cut into tiles."""
+    if any(grid is not None and grid[:, 0].max() > 1 for grid in subject.prompts.grids):
+        subject = subject.untiled()
+    rollout = replace(rollout, prompts=subject.prompts)
+    padded, *packed = (scorer.logp(rollout, View(image=edit)) for scorer in subject.scorers())
+    original = subject.scorer().logp(rollout, View())
+    assert (padded - original)[[0, 1, 3]].abs().amax((1, 2)).min() > 1e-3, "every prompt with a picture changes"
+    torch.testing.assert_close(padded[2], original[2], atol=TOLERANCE, rtol=0)
+    for logp in packed:
+        torch.testing.assert_close(logp, padded, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("left_pad", [False, True])
@@ -258,6 +279,13 @@ def test_freezing_the_vision_tower_leaves_the_rest(subject, tmp_path):
     features = policy.features(subject.prompts.pixels, subject.prompts.grids)
     assert not features[0].merged_ND.requires_grad
     assert all(p.requires_grad for p in policy.family.decoder_layers(policy.hf).parameters())
+
+
+def test_a_sliding_window_is_refused(processor):
+    """The mask that the wrapper gives takes the place of the model's own: the window would be lost in silence."""
+    sliding = Qwen25().model(processor.tokenizer, use_sliding_window=True, sliding_window=8, max_window_layers=1)
+    with pytest.raises(UserError, match="qwen2_5_vl models with layers of type 'sliding_attention'"):
+        VisionLanguageModel(sliding)
 
 
 def test_an_unknown_family_is_refused():

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import torch
 from transformers import (
+    AutoTokenizer,
+    GotOcr2ImageProcessorPil,
+    InternVLConfig,
+    InternVLForConditionalGeneration,
+    InternVLProcessor,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2Tokenizer,
@@ -15,6 +21,7 @@ from transformers import (
 )
 
 from mmcredit.models.image_only import ImageOnly, ImageOnlyProcessor, Qwen25ImageOnlyProcessor
+from mmcredit.models.tiles import TilesProcessor
 from mmcredit.models.tiny import CHAT_TEMPLATE
 from mmcredit.models.vlm import VisionLanguageModel
 
@@ -56,10 +63,10 @@ class Qwen25:
     def processor(self, tokenizer: Qwen2Tokenizer) -> ImageOnly:
         return Qwen25ImageOnlyProcessor(qwen_images(14), tokenizer, chat_template=CHAT_TEMPLATE)
 
-    def model(self, tokenizer: Qwen2Tokenizer) -> Any:
+    def model(self, tokenizer: Qwen2Tokenizer, **text: Any) -> Any:
         rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
         config = Qwen2_5_VLConfig(
-            text_config=text_config(tokenizer, rope_parameters=rope),
+            text_config=text_config(tokenizer, rope_parameters=rope, **text),
             vision_config={
                 "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 14,
                 "window_size": 56, "out_hidden_size": 64, "fullatt_block_indexes": [1],
@@ -107,6 +114,48 @@ class Qwen35(Qwen25):
         return Qwen3_5ForConditionalGeneration(config)
 
 
+class InternVL:
+    """Tiles of 56x56 pixels, patch 14: 2x2 merged tokens a tile; at most 4 tiles and a thumbnail a picture."""
+
+    name = "internvl"
+
+    def processor(self, tokenizer: Qwen2Tokenizer, max_patches: int = 4) -> TilesProcessor:
+        half = [0.5, 0.5, 0.5]
+        size = {"height": 56, "width": 56}
+        images = GotOcr2ImageProcessorPil(size=size, max_patches=max_patches, image_mean=half, image_std=half)
+        return TilesProcessor(images, named(tokenizer), image_seq_length=4, chat_template=CHAT_TEMPLATE, patch=14)
+
+    def model(self, tokenizer: Qwen2Tokenizer) -> Any:
+        rope = {"rope_type": "default", "rope_theta": 10000.0}
+        config = InternVLConfig(
+            text_config={"model_type": "qwen2"} | text_config(tokenizer, rope_parameters=rope),
+            vision_config={
+                "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
+                "image_size": (56, 56), "patch_size": (14, 14),
+            },
+            image_token_id=tokenizer.convert_tokens_to_ids("<|image_pad|>"),
+            image_seq_length=4,
+            tie_word_embeddings=True,
+        )  # fmt: skip
+        return InternVLForConditionalGeneration(config)
+
+    def pictures(self, processor: TilesProcessor, images: list[Any], ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The tiles as Hugging Face's processor gives them."""
+        text = [processor.image_token * len(images)]
+        return {"pixel_values": InternVLProcessor.__call__(processor, images, text, return_tensors="pt").pixel_values}
+
+
+def named(tokenizer: Qwen2Tokenizer) -> Any:
+    """The same vocabulary, with the names by which InternVL's processor finds its tokens."""
+    names = {
+        "start_image_token": "<|vision_start|>", "end_image_token": "<|vision_end|>",
+        "context_image_token": "<|image_pad|>", "video_token": "<|video_pad|>",
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        return AutoTokenizer.from_pretrained(folder, extra_special_tokens=names)
+
+
 def build(case: Any, tokenizer: Qwen2Tokenizer) -> VisionLanguageModel:
     """Random weights, spread so that predictions differ clearly from token to token."""
     with torch.random.fork_rng(devices=[]):
@@ -121,4 +170,4 @@ def build(case: Any, tokenizer: Qwen2Tokenizer) -> VisionLanguageModel:
     return VisionLanguageModel(hf).eval()
 
 
-CASES = (Qwen25(), Qwen35())
+CASES = (InternVL(), Qwen25(), Qwen35())

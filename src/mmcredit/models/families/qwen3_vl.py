@@ -36,7 +36,11 @@ def image_features(model: Any, pixels: Tensor, grids: Tensor, counts: Sequence[i
         One entry a prompt: merged tokens of its pictures, in order.
     """
     out = model.model.get_image_features(pixels, grids, return_dict=True)
-    merged, *deep = (by_prompt(layer, counts) for layer in (out.pooler_output, *out.deepstack_features))
+    sizes = [len(image) for image in out.pooler_output]
+    layers = [out.pooler_output]
+    for layer in out.deepstack_features:  # transformers 5.16 leaves the images of a layer in one tensor
+        layers.append(layer.split(sizes) if isinstance(layer, Tensor) else layer)
+    merged, *deep = (by_prompt(layer, counts) for layer in layers)
     return [ImageFeatures(first, tuple(rest)) for first, *rest in zip(merged, *deep, strict=True)]
 
 

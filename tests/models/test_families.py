@@ -13,6 +13,7 @@ from tiny_families import CASES, Qwen25, build
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
+from mmcredit.models.families import qwen2_5_vl
 from mmcredit.models.image_only import ImageOnly
 from mmcredit.models.layout import Row
 from mmcredit.models.load import export, load_policy
@@ -281,9 +282,23 @@ def test_freezing_the_vision_tower_leaves_the_rest(subject, tmp_path):
     assert all(p.requires_grad for p in policy.family.decoder_layers(policy.hf).parameters())
 
 
+def test_merged_tokens_of_qwen2_5_vl_stand_row_by_row(processor):
+    """Its tower works window by window. With windows of one token, block k of the pixels is seen by token k alone."""
+    model = Qwen25().model(processor.tokenizer, vision={"window_size": 28, "fullatt_block_indexes": []})
+    pixels, grid = torch.randn(60, 3 * 2 * 14 * 14), torch.tensor([[1, 6, 10]])
+    blocks = torch.arange(60) // 4
+    for k in range(15):
+        changed = torch.where((blocks == k)[:, None], pixels + 1, pixels)
+        with torch.no_grad():
+            a, b = (qwen2_5_vl.image_features(model, p, grid, [1])[0].merged_ND for p in (pixels, changed))
+        assert (a - b).abs().amax(1).nonzero().flatten().tolist() == [k]
+
+
 def test_a_sliding_window_is_refused(processor):
     """The mask that the wrapper gives takes the place of the model's own: the window would be lost in silence."""
-    sliding = Qwen25().model(processor.tokenizer, use_sliding_window=True, sliding_window=8, max_window_layers=1)
+    sliding = Qwen25().model(
+        processor.tokenizer, text={"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+    )
     with pytest.raises(UserError, match="qwen2_5_vl models with layers of type 'sliding_attention'"):
         VisionLanguageModel(sliding)
 

@@ -63,14 +63,14 @@ class Qwen25:
     def processor(self, tokenizer: Qwen2Tokenizer) -> ImageOnly:
         return Qwen25ImageOnlyProcessor(qwen_images(14), tokenizer, chat_template=CHAT_TEMPLATE)
 
-    def model(self, tokenizer: Qwen2Tokenizer, **text: Any) -> Any:
+    def model(self, tokenizer: Qwen2Tokenizer, text: Any = None, vision: Any = None) -> Any:
         rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
         config = Qwen2_5_VLConfig(
-            text_config=text_config(tokenizer, rope_parameters=rope, **text),
+            text_config=text_config(tokenizer, rope_parameters=rope) | (text or {}),
             vision_config={
                 "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 14,
                 "window_size": 56, "out_hidden_size": 64, "fullatt_block_indexes": [1],
-            },
+            } | (vision or {}),
             tie_word_embeddings=True,
             **vision_tokens(tokenizer),
         )  # fmt: skip
@@ -158,13 +158,14 @@ def named(tokenizer: Qwen2Tokenizer) -> Any:
 
 def build(case: Any, tokenizer: Qwen2Tokenizer) -> VisionLanguageModel:
     """Random weights, spread so that predictions differ clearly from token to token."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(1)
         hf = case.model(tokenizer)
-    with torch.no_grad():
         for parameter in hf.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(3.0)
+        # a random class zeroes the padding's embedding, a trained one does not: padding must be able to do harm
+        hf.get_input_embeddings().weight[tokenizer.pad_token_id].normal_(std=0.06)
     end: Any = tokenizer.convert_tokens_to_ids("<|im_end|>")
     hf.generation_config.eos_token_id, hf.generation_config.pad_token_id = end, tokenizer.pad_token_id
     return VisionLanguageModel(hf).eval()

@@ -23,7 +23,7 @@ __all__ = [
     "image_features", "positions", "vision_tower",
 ]  # fmt: skip
 
-MODEL_TYPES = ("qwen3_5",)
+MODEL_TYPES = ("qwen3_5", "qwen3_5_moe")
 LAYER_TYPES = {"full_attention", "linear_attention"}
 SHARES_PREFIX = False
 PROCESSOR = ImageOnlyProcessor

@@ -18,6 +18,10 @@ from transformers import (
     Qwen2VLImageProcessorPil,
     Qwen3_5Config,
     Qwen3_5ForConditionalGeneration,
+    Qwen3_5MoeConfig,
+    Qwen3_5MoeForConditionalGeneration,
+    Qwen3VLMoeConfig,
+    Qwen3VLMoeForConditionalGeneration,
 )
 
 from mmcredit.models.image_only import ImageOnly, ImageOnlyProcessor, Qwen25ImageOnlyProcessor
@@ -27,7 +31,7 @@ from mmcredit.models.vlm import VisionLanguageModel
 
 
 def text_config(tokenizer: Qwen2Tokenizer, **more: Any) -> dict[str, Any]:
-    """Width 64; every layer twice as wide inside."""
+    """Of the language model: width 64, three layers."""
     token: Any = tokenizer.convert_tokens_to_ids
     return {
         "vocab_size": len(tokenizer), "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
@@ -114,6 +118,45 @@ class Qwen35(Qwen25):
         return Qwen3_5ForConditionalGeneration(config)
 
 
+EXPERTS = {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2}
+
+
+class Qwen35Moe(Qwen35):
+    """The same with four experts, two a token, and a shared one."""
+
+    name = "qwen3_5_moe"
+
+    def model(self, tokenizer: Qwen2Tokenizer) -> Any:
+        dense = super().model(tokenizer).config.to_dict()
+        shared = {"shared_expert_intermediate_size": 32, "model_type": "qwen3_5_moe_text"}
+        config = Qwen3_5MoeConfig(
+            text_config=dense["text_config"] | EXPERTS | shared,
+            vision_config=dense["vision_config"] | {"model_type": "qwen3_5_moe_vision"},
+            tie_word_embeddings=True,
+            **vision_tokens(tokenizer),
+        )
+        return Qwen3_5MoeForConditionalGeneration(config)
+
+
+class Qwen3Moe(Qwen35):
+    """Four experts, two a token; one DeepStack layer. The dense class is what all other tests use."""
+
+    name = "qwen3_vl_moe"
+
+    def model(self, tokenizer: Qwen2Tokenizer) -> Any:
+        rope = {"rope_type": "default", "mrope_section": [4, 2, 2], "rope_theta": 10000.0, "mrope_interleaved": True}
+        config = Qwen3VLMoeConfig(
+            text_config=text_config(tokenizer, rope_parameters=rope, head_dim=16, decoder_sparse_step=1) | EXPERTS,
+            vision_config={
+                "depth": 3, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 16,
+                "out_hidden_size": 64, "num_position_embeddings": 64, "deepstack_visual_indexes": [1],
+            },
+            tie_word_embeddings=True,
+            **vision_tokens(tokenizer),
+        )  # fmt: skip
+        return Qwen3VLMoeForConditionalGeneration(config)
+
+
 class InternVL:
     """Tiles of 56x56 pixels, patch 14: 2x2 merged tokens a tile; at most 4 tiles and a thumbnail a picture."""
 
@@ -171,4 +214,4 @@ def build(case: Any, tokenizer: Qwen2Tokenizer) -> VisionLanguageModel:
     return VisionLanguageModel(hf).eval()
 
 
-CASES = (InternVL(), Qwen25(), Qwen35())
+CASES = (InternVL(), Qwen25(), Qwen35(), Qwen35Moe(), Qwen3Moe())

@@ -51,7 +51,7 @@ def refuse_tiles(tiles: int) -> None:
     if tiles != 1:
         raise UserError(
             f"regions and cells of a picture in {tiles} tiles are not supported for internvl yet; "
-            "set model.processor.max_patches=1 for one tile a picture"
+            "+model.processor.max_patches=1 gives one tile a picture"
         )
 
 

@@ -61,7 +61,7 @@ def build(cfg: DictConfig) -> Run:
     models = {Weights.OLD: policy}
     if algorithm.kl_coef:
         models[Weights.REFERENCE] = frozen_copy(policy)
-    merge = processor.image_processor.merge_size
+    merge = processor.merge
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))
     observers = chosen(cfg.get("observers"))
     module = CreditModule(

@@ -86,7 +86,7 @@ class Prompts:
     samples: tuple[Sample, ...]
     ids: tuple[Tensor, ...]  # [L_b] int64, chat template applied, image placeholders expanded
     pixels: tuple[Tensor | None, ...]  # [patches_b, patch_dim] processor output, None for text only
-    grids: tuple[Tensor | None, ...]  # [images_b, 3] patches (t, h, w) of each image
+    grids: tuple[Tensor | None, ...]  # [images_b, 3] (t, h, w) of each image: t tiles (1: not cut) of h x w patches
 
     def __len__(self) -> int:
         return len(self.samples)

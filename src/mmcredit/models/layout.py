@@ -37,6 +37,7 @@ class Layout:
     ids_RL: Tensor
     positions_3RL: Tensor
     attention_R1LL: Tensor  # additive: 0 sees, dtype minimum does not
+    real_RL: Tensor  # bool, tokens that are not padding
     predictors_S: Tensor  # index into the flattened [R*L] of the token that predicts scored token s
     targets_S: Tensor  # ids of the scored tokens
 
@@ -48,12 +49,14 @@ def lay_out(rows: Sequence[Row], pad_id: int, dtype: torch.dtype, left_pad: bool
     ids = torch.full((len(rows), length), pad_id, device=device)
     positions = torch.zeros(3, len(rows), length, dtype=torch.long, device=device)
     sees = torch.zeros(len(rows), length, length, dtype=torch.bool, device=device)
+    real = torch.zeros(len(rows), length, dtype=torch.bool, device=device)
     predictors, targets = [], []
     for r, row in enumerate(rows):
         base = length - row.tokens if left_pad else 0
         prompt_end = base + len(row.prompt_L)
         ids[r, base:prompt_end], positions[:, r, base:prompt_end] = row.prompt_L, row.positions_3L
         sees[r, base:prompt_end, base:prompt_end] = _causal(len(row.prompt_L), device)
+        real[r, base : base + row.tokens] = True
         start, next_position = prompt_end, int(row.positions_3L.max()) + 1
         for i, y in enumerate(row.responses):
             end = start + len(y)
@@ -71,7 +74,8 @@ def lay_out(rows: Sequence[Row], pad_id: int, dtype: torch.dtype, left_pad: bool
     sees |= torch.eye(length, dtype=torch.bool, device=device)  # padding sees itself: no empty softmax row
     attention = torch.zeros(sees.shape, dtype=dtype, device=device).masked_fill_(~sees, torch.finfo(dtype).min)
     empty = torch.zeros(0, dtype=torch.long, device=device)
-    return Layout(ids, positions, attention[:, None], torch.cat([empty, *predictors]), torch.cat([empty, *targets]))
+    scored = (torch.cat([empty, *predictors]), torch.cat([empty, *targets]))
+    return Layout(ids, positions, attention[:, None], real, *scored)
 
 
 def _causal(n: int, device: torch.device) -> Tensor:

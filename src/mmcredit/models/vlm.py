@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from types import ModuleType
@@ -12,13 +13,25 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import Cache
 
-from mmcredit.models.families import qwen3_vl
+from mmcredit.models.families import internvl, qwen2_5_vl, qwen3_5, qwen3_vl
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.layout import Layout, Row, lay_out
 from mmcredit.types import Prompts, UserError
 
-FAMILIES = {name: family for family in (qwen3_vl,) for name in family.MODEL_TYPES}
+log = logging.getLogger(__name__)
+FAMILIES = {name: family for family in (internvl, qwen2_5_vl, qwen3_5, qwen3_vl) for name in family.MODEL_TYPES}
 HEAD_CHUNK = 2048  # tokens whose logits are held at once
+
+
+def family_of(model_type: str) -> ModuleType:
+    """The facts about models of a type.
+
+    Raises:
+        UserError: no family knows the type.
+    """
+    if model_type not in FAMILIES:
+        raise UserError(f"models of type {model_type!r} are not supported; known types: {', '.join(FAMILIES)}")
+    return FAMILIES[model_type]
 
 
 class TokenScores(NamedTuple):
@@ -32,16 +45,16 @@ class VisionLanguageModel(nn.Module):
     """A Hugging Face vision-language model behind the few calls that reinforcement learning needs.
 
     Raises:
-        UserError: the model belongs to no known family.
+        UserError: the model belongs to no known family, or has layers that its family does not know.
     """
 
     def __init__(self, hf: Any) -> None:
         super().__init__()
         self.hf: Any = hf
-        kind = hf.config.model_type
-        if kind not in FAMILIES:
-            raise UserError(f"models of type {kind!r} are not supported; known types: {', '.join(FAMILIES)}")
-        self.family: ModuleType = FAMILIES[kind]
+        self.family = family_of(hf.config.model_type)
+        layer_types = getattr(hf.config.get_text_config(), "layer_types", None) or ()
+        if unknown := set(layer_types) - self.family.LAYER_TYPES:
+            raise UserError(f"{hf.config.model_type} models with layers of type {unknown.pop()!r} are not supported")
         layers = self.family.decoder_layers(hf)
         self.language_parameters = sum(p.numel() for p in layers.parameters())
 
@@ -67,6 +80,13 @@ class VisionLanguageModel(nn.Module):
     def forbidden_ids(self) -> Tensor:
         """Tokens that stand for pixels and must never be sampled."""
         return torch.tensor(self.family.forbidden_ids(self.hf.config), device=self.device)
+
+    def shares_prefix(self) -> bool:
+        """Whether responses may share the row of their prompt; says so in the log where they may not."""
+        if not self.family.SHARES_PREFIX:
+            kind = self.hf.config.model_type
+            log.warning("%s layers carry state from token to token: one padded row a response, no shared rows", kind)
+        return self.family.SHARES_PREFIX
 
     def features(self, pixels: Sequence[Tensor | None], grids: Sequence[Tensor | None]) -> list[ImageFeatures | None]:
         """Vision features of each prompt, None where it has no picture. One pass over all pictures."""
@@ -98,7 +118,7 @@ class VisionLanguageModel(nn.Module):
             lengths: tokens of each response.
             budget: longest row.
         """
-        text = self.hf.config.text_config
+        text = self.hf.config.get_text_config()
         head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         width, layers = text.num_attention_heads * head, text.num_hidden_layers
 
@@ -124,7 +144,14 @@ class VisionLanguageModel(nn.Module):
             embeds = embeds.masked_scatter(image_mask[..., None], merged)
             deepstack = [torch.cat(layer) for layer in zip(*(f.deepstack for f in shown), strict=True)]
         return self.family.hidden_states(
-            self.hf, embeds, layout.attention_R1LL, layout.positions_3RL, image_mask, deepstack, cache
+            self.hf,
+            embeds,
+            layout.attention_R1LL,
+            layout.real_RL,
+            layout.positions_3RL,
+            image_mask,
+            deepstack,
+            cache,
         )
 
     def next_hidden(self, token_R: Tensor, position_R: Tensor, seen_RK: Tensor, cache: Cache) -> Tensor:
@@ -134,7 +161,7 @@ class VisionLanguageModel(nn.Module):
         mask = mask.masked_fill_(~seen_RK, torch.finfo(self.dtype).min)[:, None, None]
         no_image = torch.zeros(len(token_R), 1, dtype=torch.bool, device=self.device)
         positions = position_R[None, :, None].expand(3, -1, 1)
-        return self.family.hidden_states(self.hf, embeds, mask, positions, no_image, (), cache)[:, -1]
+        return self.family.hidden_states(self.hf, embeds, mask, ~no_image, positions, no_image, (), cache)[:, -1]
 
     def logits(self, hidden_RD: Tensor) -> Tensor:
         """[R, V] float32."""
@@ -146,6 +173,8 @@ class VisionLanguageModel(nn.Module):
         The [tokens, vocabulary] matrix is never held whole: the head runs over chunks of the scored tokens' hidden
         states and is recomputed in backward.
         """
+        if not self.family.SHARES_PREFIX and any(len(row.responses) > 1 for row in rows):
+            raise ValueError(f"responses of a {self.hf.config.model_type} model cannot share a row")
         layout = lay_out(rows, self.pad_id, self.dtype, left_pad)
         hidden = self.hidden_states(layout, [row.features for row in rows])
         return self._head(hidden.flatten(0, 1)[layout.predictors_S], layout.targets_S, temperature)

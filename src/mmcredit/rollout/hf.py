@@ -6,6 +6,8 @@ here each response has its own seed, so a step can be replayed alone, in any bat
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import DynamicCache
@@ -47,9 +49,9 @@ class HFEngine:
         law, device = self.law, policy.device
         rows = prompt_rows(policy, prompts)
         layout = lay_out(rows, policy.pad_id, policy.dtype, left_pad=True)
-        cache = DynamicCache()
+        cache: Any = DynamicCache(config=policy.hf.config)  # the config says which layers keep keys and which a state
         hidden = policy.hidden_states(layout, [row.features for row in rows], cache)[:, -1]
-        cache.batch_repeat_interleave(law.group)
+        cache.reorder_cache(torch.arange(len(rows), device=device).repeat_interleave(law.group))
         hidden = hidden.repeat_interleave(law.group, 0)
         seen = (layout.attention_R1LL[:, 0, -1] == 0).repeat_interleave(law.group, 0)  # [R, L] prompt, no padding
         position = (layout.positions_3RL.amax((0, 2)) + 1).repeat_interleave(law.group)
@@ -67,7 +69,7 @@ class HFEngine:
                 break
             if ended.any():  # finished rows stop costing
                 keep = torch.where(~ended)[0]
-                cache.batch_select_indices(keep)
+                cache.reorder_cache(keep)  # unlike batch_select_indices, of states too
                 alive, seen, position, token = alive[keep], seen[keep], position[keep], token[keep]
             seen = torch.cat([seen, seen.new_ones(len(seen), 1)], 1)
             hidden = policy.next_hidden(token, position, seen, cache)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mmcredit.functional import stable_rng
-from mmcredit.types import Box, Sample
+from mmcredit.types import Box, Sample, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,27 @@ class Grid:
 
 
 def grid_of(sample: Sample, grid_thw: Tensor, merge: int) -> Grid:
-    """The grid of the sample's first picture, on which all boxes are given."""
+    """The grid of the sample's first picture, on which all boxes are given.
+
+    Raises:
+        UserError: the picture is cut into tiles.
+    """
+    refuse_tiles(int(grid_thw[0, 0]))
     width, height = sample.images[0].size
     return Grid(int(grid_thw[0, 1]), int(grid_thw[0, 2]), merge, width, height)
+
+
+def refuse_tiles(tiles: int) -> None:
+    """Places on a picture in several tiles, whose thumbnail shows every place once more, cannot be named yet.
+
+    Raises:
+        UserError: there are several tiles.
+    """
+    if tiles != 1:
+        raise UserError(
+            f"regions and cells of a picture in {tiles} tiles are not supported for internvl yet; "
+            "+model.processor.max_patches=1 gives one tile a picture"
+        )
 
 
 def region_tokens(box: Box, grid: Grid) -> Tensor:

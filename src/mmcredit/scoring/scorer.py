@@ -40,7 +40,8 @@ class Scorer:
         black: [patch_dim] a black patch as the processor normalises it.
         merge: spatial merge size of the vision tower.
         temperature: the sampling temperature; log-probs are those of the law that sampled.
-        packed: let responses of a prompt share a row, as many as cost least; else one padded row a response.
+        packed: let responses of a prompt share a row, as many as cost least, if the model can; else one padded row a
+            response.
         token_budget: tokens of a forward pass without gradients, and of a row; one response always fits.
     """
 
@@ -54,7 +55,8 @@ class Scorer:
         token_budget: int = 16384,
     ) -> None:
         self.models, self.black, self.merge = models, black, merge
-        self.temperature, self.packed, self.token_budget = temperature, packed, token_budget
+        self.temperature, self.token_budget = temperature, token_budget
+        self.packed = packed and self.policy.shares_prefix()
         self.passes: Counter[View] = Counter()  # views computed since the last rollout began
         self.tokens: Counter[str] = Counter()  # of all passes: computed, and as padded rows of a response each
         self._owner: Tensor | None = None

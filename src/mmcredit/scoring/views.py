@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmcredit.functional import stable_seed
 from mmcredit.models.features import ImageFeatures
-from mmcredit.scoring.regions import evidence_box, grid_of, reference_tokens, region_tokens, ring_tokens
+from mmcredit.scoring.regions import evidence_box, grid_of, reference_tokens, refuse_tiles, region_tokens, ring_tokens
 from mmcredit.types import Sample
 
 
@@ -34,7 +34,7 @@ class Picture:
     """What an edit may know of a prompt's pictures."""
 
     sample: Sample
-    grid_thw: Tensor  # [images, 3] patches
+    grid_thw: Tensor  # [images, 3] tiles, rows and columns of patches of a tile
     merge: int
     black: Tensor  # [patch_dim] a black patch as the processor normalises it
 
@@ -78,11 +78,12 @@ class PixelMask(Original):
     def pixels(self, pixels: Tensor, picture: Picture) -> Tensor:
         generator = torch.Generator().manual_seed(stable_seed(picture.sample.id, *self.seed, "pixel mask"))
         masks = []
-        for frames, rows, columns in picture.grid_thw.tolist():
+        for tiles, rows, columns in picture.grid_thw.tolist():
+            refuse_tiles(tiles)
             cells = torch.rand(rows, columns, generator=generator) < self.p
             m = picture.merge  # the processor lists patches block by merge block
             blocks = cells.view(rows // m, m, columns // m, m).permute(0, 2, 1, 3).reshape(-1)
-            masks.append(blocks.repeat(frames))
+            masks.append(blocks)
         return torch.where(torch.cat(masks)[:, None], picture.black, pixels)
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import Cache
-from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextModel
 
+from mmcredit.models.families.common import by_prompt, cache_argument
 from mmcredit.models.features import ImageFeatures
+from mmcredit.models.image_only import ImageOnlyProcessor
 
 MODEL_TYPES = ("qwen3_vl", "qwen3_vl_moe")
-_ARGUMENTS = inspect.signature(Qwen3VLTextModel.forward).parameters
-CACHE_ARGUMENT = "cache" if "cache" in _ARGUMENTS else "past_key_values"  # renamed in transformers 5.2x
+LAYER_TYPES = {"full_attention"}  # a sliding window would be lost: our mask takes the place of the model's own
+SHARES_PREFIX = True  # attention is the only way from token to token
+PROCESSOR = ImageOnlyProcessor
 
 
 def forbidden_ids(config: Any) -> list[int]:
@@ -36,13 +36,12 @@ def image_features(model: Any, pixels: Tensor, grids: Tensor, counts: Sequence[i
         One entry a prompt: merged tokens of its pictures, in order.
     """
     out = model.model.get_image_features(pixels, grids, return_dict=True)
-    layers = [out.pooler_output, *out.deepstack_features]
-    features, start = [], 0
-    for count in counts:
-        merged, *deep = (torch.cat(list(layer[start : start + count])) for layer in layers)
-        features.append(ImageFeatures(merged, tuple(deep)))
-        start += count
-    return features
+    sizes = [len(image) for image in out.pooler_output]
+    layers = [out.pooler_output]
+    for layer in out.deepstack_features:  # transformers 5.16 leaves the images of a layer in one tensor
+        layers.append(layer.split(sizes) if isinstance(layer, Tensor) else layer)
+    merged, *deep = (by_prompt(layer, counts) for layer in layers)
+    return [ImageFeatures(first, tuple(rest)) for first, *rest in zip(merged, *deep, strict=True)]
 
 
 def positions(model: Any, ids: Tensor, grids: Tensor | None) -> Tensor:
@@ -56,6 +55,7 @@ def hidden_states(
     model: Any,
     embeds: Tensor,
     attention: Tensor,
+    real: Tensor,
     position_ids: Tensor,
     image_mask: Tensor,
     deepstack: Sequence[Tensor],
@@ -66,19 +66,21 @@ def hidden_states(
     Args:
         embeds: [R, L, D] input embeddings, image tokens already replaced.
         attention: [R, 1, L, K] additive mask over the K keys (cached ones first).
+        real: [R, L] bool, tokens that are not padding.
         position_ids: [3, R, L].
         image_mask: [R, L] bool, image tokens.
         deepstack: one [image tokens, D] tensor a DeepStack layer.
         cache: keys and values seen before; grows.
     """
-    out = model.model.language_model(
+    text = model.model.language_model
+    out = text(
         inputs_embeds=embeds,
         attention_mask=attention,
         position_ids=position_ids,
         visual_pos_masks=image_mask if deepstack else None,
         deepstack_visual_embeds=list(deepstack) or None,
         use_cache=cache is not None,
-        **{CACHE_ARGUMENT: cache},
+        **{cache_argument(text): cache},
     )
     return out.last_hidden_state
 

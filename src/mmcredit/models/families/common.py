@@ -1,0 +1,32 @@
+"""What several families share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mmcredit.models.features import ImageFeatures
+
+
+def cache_argument(text_model: nn.Module) -> str:
+    """How the language model's ``forward`` calls its cache: renamed in transformers 5.2x."""
+    return "cache" if "cache" in inspect.signature(text_model.forward).parameters else "past_key_values"
+
+
+def by_prompt(images: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:
+    """[tokens of an image, D] each, in order, to [tokens of a prompt, D] each; ``counts`` images a prompt."""
+    groups, start = [], 0
+    for count in counts:
+        groups.append(torch.cat(list(images[start : start + count])))
+        start += count
+    return groups
+
+
+def merged_features(model: Any, pixels: Tensor, grids: Tensor, counts: Sequence[int]) -> list[ImageFeatures]:
+    """Vision tower of a Qwen model without DeepStack over several prompts at once; arguments as in ``qwen3_vl``."""
+    out = model.model.get_image_features(pixels, grids, return_dict=True)
+    return [ImageFeatures(merged) for merged in by_prompt(out.pooler_output, counts)]

@@ -1,0 +1,308 @@
+"""Every family scores and samples what Hugging Face's own class says of each response alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from tiny_families import CASES, Qwen25, build
+
+from mmcredit.data.encode import Encoder
+from mmcredit.data.templates import Template
+from mmcredit.data.world.source import World
+from mmcredit.models.families import qwen2_5_vl
+from mmcredit.models.image_only import ImageOnly
+from mmcredit.models.layout import Row
+from mmcredit.models.load import export, load_policy
+from mmcredit.models.processor import black_patch, load_processor
+from mmcredit.models.vlm import VisionLanguageModel, family_of
+from mmcredit.rollout.hf import HFEngine
+from mmcredit.rollout.sampling import SamplingLaw
+from mmcredit.scoring.scorer import Scorer
+from mmcredit.scoring.startup import check_sight
+from mmcredit.scoring.views import Blank, FeatureNull, FeatureReplace, PixelMask, View, Weights
+from mmcredit.types import Prompts, Rollout, Sample, UserError
+
+TOLERANCE = 1e-5  # nats, float32
+WORLD = World("val", 64, seed=5)
+TEMPLATE = Template("Think, then \\boxed{answer}.", r".*\\boxed\{[^{}]+\}")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A family's tiny model with prompts: one picture, two pictures of other sizes, text only, one picture."""
+
+    case: Any
+    processor: ImageOnly
+    policy: VisionLanguageModel
+    prompts: Prompts
+
+    @property
+    def shares(self) -> bool:
+        return self.policy.family.SHARES_PREFIX
+
+    def scorer(self, **options: Any) -> Scorer:
+        return Scorer({Weights.OLD: self.policy}, black_patch(self.processor), self.processor.merge, **options)
+
+    def scorers(self, **options: Any) -> list[Scorer]:
+        """Padded, and packed where rows can be shared."""
+        return [self.scorer(packed=packed, **options) for packed in ([False, True] if self.shares else [False])]
+
+    def untiled(self) -> Subject:
+        """The same with one tile a picture."""
+        processor = self.case.processor(self.processor.tokenizer, max_patches=1)
+        return replace(self, processor=processor, prompts=Encoder(processor, TEMPLATE)(self.prompts.samples))
+
+    def plain(self, b: int, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Arguments of the Hugging Face model for [1, L] ids that start with prompt ``b``."""
+        images = list(self.prompts.samples[b].images)
+        pictures = self.case.pictures(self.processor, images, ids) if images else {}
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **pictures}
+
+    def alone(self, rollout: Rollout, b: int, g: int) -> torch.Tensor:
+        """[T_i] log-probs of one response through Hugging Face's own forward: no wrapper, no padding, no sharing."""
+        y = rollout.responses.ids_BGT[b, g][rollout.mask_BGT[b, g]]
+        ids = torch.cat([self.prompts.ids[b], y])[None]
+        self.policy.hf.model.rope_deltas = None
+        logits = self.policy.hf(**self.plain(b, ids)).logits[0, len(self.prompts.ids[b]) - 1 : -1]
+        return logits.log_softmax(-1).gather(1, y[:, None])[:, 0]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def subject(request: pytest.FixtureRequest, processor: Any) -> Subject:
+    case = request.param
+    own = case.processor(processor.tokenizer)
+    wide = WORLD[1].images[0].resize((192, 96))
+    box = WORLD[1].proposal_bbox
+    samples = [
+        WORLD[0],
+        Sample("two", (wide, WORLD[2].images[0]), "which is bigger?", "a", "attribute", proposal_bbox=box),
+        Sample("text", (), "what is one and one?", "2", ""),
+        WORLD[2],
+    ]
+    return Subject(case, own, build(case, processor.tokenizer), Encoder(own, TEMPLATE)(samples))
+
+
+@pytest.fixture(scope="module")
+def rollout(subject: Subject, make_rollout: Callable[..., Rollout]) -> Rollout:
+    return make_rollout(seed=2, group=3, shown=subject.prompts)
+
+
+def rows_of(subject: Subject, rollout: Rollout) -> list[Row]:
+    """One response a row."""
+    policy, prompts = subject.policy, rollout.prompts
+    features, positions = policy.features(prompts.pixels, prompts.grids), policy.positions(prompts)
+    return [
+        Row(prompts.ids[b], positions[b], features[b], (y[mask],))
+        for b in range(len(prompts))
+        for y, mask in zip(rollout.responses.ids_BGT[b], rollout.mask_BGT[b], strict=True)
+    ]
+
+
+def test_logp_equals_each_response_alone_through_the_plain_model(subject, rollout):
+    with torch.no_grad():
+        expected = torch.cat([subject.alone(rollout, b, g) for b in range(4) for g in range(3)])
+    assert expected.std() > 0.3, "the random model must distinguish tokens"
+    for scorer in subject.scorers():
+        logp = scorer.logp(rollout, View())
+        torch.testing.assert_close(logp[rollout.mask_BGT], expected, atol=TOLERANCE, rtol=0)
+        assert not logp[~rollout.mask_BGT].any()
+
+
+@pytest.mark.parametrize(
+    "edit", [Blank(), FeatureNull(), PixelMask(0.5, (0,)), FeatureReplace()], ids=lambda e: type(e).__name__
+)
+def test_packed_equals_padded_under_edited_pictures(subject, rollout, edit):
+    """The views that name places need pictures that are not cut into tiles."""
+    if any(grid is not None and grid[:, 0].max() > 1 for grid in subject.prompts.grids):
+        subject = subject.untiled()
+    rollout = replace(rollout, prompts=subject.prompts)
+    padded, *packed = (scorer.logp(rollout, View(image=edit)) for scorer in subject.scorers())
+    original = subject.scorer().logp(rollout, View())
+    assert (padded - original)[[0, 1, 3]].abs().amax((1, 2)).min() > 1e-3, "every prompt with a picture changes"
+    torch.testing.assert_close(padded[2], original[2], atol=TOLERANCE, rtol=0)
+    for logp in packed:
+        torch.testing.assert_close(logp, padded, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("left_pad", [False, True])
+def test_padding_side_changes_nothing(subject, rollout, left_pad):
+    rows = rows_of(subject, rollout)
+    with torch.no_grad():
+        together = subject.policy.scores(rows, left_pad=left_pad)
+        apart = [subject.policy.scores([row]) for row in rows]
+    for i, name in enumerate(("logp", "entropy")):
+        expected = torch.cat([score[i] for score in apart])
+        torch.testing.assert_close(together[i], expected, atol=TOLERANCE, rtol=0, msg=name)
+
+
+def gradients(policy: VisionLanguageModel, losses: list[Callable[[], torch.Tensor]]) -> torch.Tensor:
+    policy.zero_grad()
+    for loss in losses:
+        loss().backward()
+    return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+
+
+def test_gradients_equal_those_of_each_response_alone(subject, rollout):
+    policy = subject.policy
+    responses = [(b, g) for b in range(4) for g in range(3)]
+    expected = gradients(policy, [lambda b=b, g=g: subject.alone(rollout, b, g).sum() for b, g in responses])
+    for scorer in subject.scorers():
+        found = gradients(policy, [lambda s=scorer: s.train_scores(rollout).logp_S.sum()])
+        assert (found - expected).norm() <= 1e-5 * expected.norm()
+
+
+def test_a_changed_token_changes_no_other_response(subject, rollout):
+    ids = rollout.responses.ids_BGT.clone()
+    ids[0, 1, 0] = 40 if ids[0, 1, 0] != 40 else 41
+    changed = replace(rollout, responses=replace(rollout.responses, ids_BGT=ids))
+    same = torch.ones(ids.shape[:2], dtype=torch.bool)
+    same[0, 1] = False
+    for scorer in subject.scorers():
+        before, after = (scorer.logp(r, View()) for r in (rollout, changed))
+        torch.testing.assert_close(after[same], before[same], atol=1e-6, rtol=0)
+        assert (after[0, 1] - before[0, 1]).abs().max() > 1e-3
+
+
+def test_greedy_sampling_equals_generate(subject):
+    """With prompts of other lengths beside it."""
+    policy, prompts = subject.policy, subject.prompts
+    assert len({len(ids) for ids in prompts.ids}) > 2, "the prompts must need padding"
+    ours = HFEngine(SamplingLaw(1, 0.0, 1.0, 12), seed=0).generate(policy, prompts, 0)
+    for b, ids in enumerate(prompts.ids):
+        out = policy.hf.generate(
+            **subject.plain(b, ids[None]), do_sample=False, max_new_tokens=12,
+            suppress_tokens=policy.forbidden_ids.tolist(),
+        )  # fmt: skip
+        assert ours[b][0].tolist() == out[0, len(ids) :].tolist()
+
+
+def test_a_sampled_response_does_not_depend_on_its_neighbours(subject):
+    """Also while rows end one after another."""
+    prompts, law = subject.prompts, SamplingLaw(3, 1.0, 1.0, 8)
+    whole = HFEngine(law, seed=7).generate(subject.policy, prompts, 2)
+    for b in range(4):
+        one = Prompts(*((field[b],) for field in (prompts.samples, prompts.ids, prompts.pixels, prompts.grids)))
+        alone = HFEngine(law, seed=7).generate(subject.policy, one, 2)[0]
+        assert [y.tolist() for y in alone] == [y.tolist() for y in whole[b]]
+
+
+def test_sampled_log_probs_are_the_scored_ones(subject, monkeypatch):
+    """Decoding with a cache sees what scoring sees: the engine's own probabilities of what it drew."""
+    drawn: list[torch.Tensor] = []
+    law_of = SamplingLaw.probabilities
+
+    def recorded(self: SamplingLaw, logits: torch.Tensor, forbidden: torch.Tensor) -> torch.Tensor:
+        drawn.append(logits)
+        return law_of(self, logits, forbidden)
+
+    monkeypatch.setattr(SamplingLaw, "probabilities", recorded)
+    monkeypatch.setattr(VisionLanguageModel, "end_ids", torch.tensor([], dtype=torch.long))  # nothing ends early
+    law = SamplingLaw(1, 1.0, 1.0, 6)
+    sampled = HFEngine(law, seed=1).generate(subject.policy, subject.prompts, 0)
+    features = subject.policy.features(subject.prompts.pixels, subject.prompts.grids)
+    positions = subject.policy.positions(subject.prompts)
+    rows = [
+        Row(ids, position, feature, (group[0],))
+        for ids, position, feature, group in zip(subject.prompts.ids, positions, features, sampled, strict=True)
+    ]
+    with torch.no_grad():
+        scored = subject.policy.scores(rows).logp_S.view(4, 6)
+    ids = torch.stack([group[0] for group in sampled])
+    decoded = torch.stack(drawn, 1).log_softmax(-1).gather(2, ids[..., None])[..., 0]
+    torch.testing.assert_close(decoded, scored, atol=TOLERANCE, rtol=0)
+
+
+def test_vision_tokens_are_never_sampled_even_if_the_model_wants_them(subject, monkeypatch):
+    wanted = subject.policy.forbidden_ids
+    assert subject.policy.hf.config.image_token_id in wanted
+
+    def eager(hidden: torch.Tensor) -> torch.Tensor:
+        logits = subject.policy.hf.get_output_embeddings()(hidden).float()
+        logits[:, wanted] += 100
+        return logits
+
+    monkeypatch.setattr(subject.policy, "logits", eager)
+    sampled = HFEngine(SamplingLaw(4, 1.0, 1.0, 8), seed=0).generate(subject.policy, subject.prompts, 0)
+    assert not torch.isin(torch.cat([y for group in sampled for y in group]), wanted).any()
+
+
+def test_blanking_the_picture_changes_log_probs(subject, rollout):
+    assert check_sight(rollout, subject.scorer()) > 1e-3
+
+
+def test_rows_are_shared_only_where_they_can_be(subject, rollout, caplog):
+    with caplog.at_level("WARNING"):
+        scorer = subject.scorer(packed=True)
+        scorer.logp(rollout, View())
+        scorer.train_scores(rollout)
+    assert scorer.packed is subject.shares
+    assert caplog.text.count("no shared rows") == (0 if subject.shares else 1)
+    if not subject.shares:
+        row = rows_of(subject, rollout)[0]
+        with pytest.raises(ValueError, match="cannot share a row"):
+            subject.policy.scores([replace(row, responses=row.responses * 2)])
+
+
+def test_sharing_is_refused_for_a_reason(subject, rollout, monkeypatch):
+    """A family that declares otherwise would be silently wrong."""
+    if subject.shares:
+        pytest.skip("shares rows, shown above")
+    padded = subject.scorer().logp(rollout, View())
+    monkeypatch.setattr(subject.policy.family, "SHARES_PREFIX", True)
+    assert (subject.scorer(packed=True).logp(rollout, View()) - padded).abs().max() > 1e-2
+
+
+def test_what_is_exported_is_loaded_again(subject, rollout, tmp_path):
+    """Model and processor, by the family's own choice of class."""
+    export(subject.policy, subject.processor, tmp_path / "policy")
+    processor, policy = load_processor(tmp_path / "policy"), load_policy(str(tmp_path / "policy"), last_layers=1)
+    assert type(processor) is type(subject.processor) and processor.merge == subject.processor.merge
+    prompts = Encoder(processor, TEMPLATE)(subject.prompts.samples)
+    for b in range(4):
+        assert prompts.ids[b].tolist() == subject.prompts.ids[b].tolist()
+        if b != 2:
+            assert torch.equal(prompts.pixels[b], subject.prompts.pixels[b])
+            assert torch.equal(prompts.grids[b], subject.prompts.grids[b])
+    again = Scorer({Weights.OLD: policy.eval()}, black_patch(processor), processor.merge)
+    torch.testing.assert_close(again.logp(rollout, View()), subject.scorer().logp(rollout, View()))
+    trained = {name for name, p in policy.named_parameters() if p.requires_grad}
+    last = len(policy.family.decoder_layers(policy.hf)) - 1
+    assert trained and all(f"layers.{last}." in name for name in trained)
+
+
+def test_freezing_the_vision_tower_leaves_the_rest(subject, tmp_path):
+    export(subject.policy, subject.processor, tmp_path / "policy")
+    policy = load_policy(str(tmp_path / "policy"), freeze_vision=True)
+    features = policy.features(subject.prompts.pixels, subject.prompts.grids)
+    assert not features[0].merged_ND.requires_grad
+    assert all(p.requires_grad for p in policy.family.decoder_layers(policy.hf).parameters())
+
+
+def test_merged_tokens_of_qwen2_5_vl_stand_row_by_row(processor):
+    """Its tower works window by window. With windows of one token, block k of the pixels is seen by token k alone."""
+    model = Qwen25().model(processor.tokenizer, vision={"window_size": 28, "fullatt_block_indexes": []})
+    pixels, grid = torch.randn(60, 3 * 2 * 14 * 14), torch.tensor([[1, 6, 10]])
+    blocks = torch.arange(60) // 4
+    for k in range(15):
+        changed = torch.where((blocks == k)[:, None], pixels + 1, pixels)
+        with torch.no_grad():
+            a, b = (qwen2_5_vl.image_features(model, p, grid, [1])[0].merged_ND for p in (pixels, changed))
+        assert (a - b).abs().amax(1).nonzero().flatten().tolist() == [k]
+
+
+def test_a_sliding_window_is_refused(processor):
+    """The mask that the wrapper gives takes the place of the model's own: the window would be lost in silence."""
+    sliding = Qwen25().model(
+        processor.tokenizer, text={"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+    )
+    with pytest.raises(UserError, match="qwen2_5_vl models with layers of type 'sliding_attention'"):
+        VisionLanguageModel(sliding)
+
+
+def test_an_unknown_family_is_refused():
+    with pytest.raises(UserError, match=r"known types: .*qwen2_5_vl"):
+        family_of("gpt2")

@@ -214,5 +214,5 @@ def test_help_is_readable(tmp_path):
         [sys.executable, "-m", "mmcredit.fit", "--help"], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.returncode == 0
-    for words in ("callbacks: ced", "experiment:", "python -m mmcredit.fit", "steps: 300"):
+    for words in ("callbacks: ced", "experiment:", "python -m mmcredit.fit", "steps: 200"):
         assert words in done.stdout

@@ -10,6 +10,7 @@ import importlib.util
 import tempfile
 import time
 import warnings
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -125,17 +126,18 @@ def duel(settings: Settings, kl: float) -> Row:
         raise RuntimeError(f"the peer saw {peer.state.num_input_tokens_seen} tokens, this project {expected}")
     ours, theirs = turns.ours[1:], turns.theirs[1:]
     ratios = ratio(theirs, [run["step"] for run in ours], "trl/ours")
-    return {"kl": kl, "trl_ms": 1000 * median(theirs), **ratios, **stages(ours)}
+    return {"T": settings.new_tokens, "kl": kl, "trl_ms": 1000 * median(theirs), **ratios, **stages(ours)}
 
 
 def run(settings: Settings) -> list[Table]:
     """The table of this section."""
-    size = f"{settings.prompts} prompts, G = {settings.group}, {settings.new_tokens} new tokens"
-    title = f"(a) whole step against TRL's GRPOTrainer: {size}, {settings.repetitions} pairs"
+    size = f"{settings.prompts} prompts, G = {settings.group}, {settings.repetitions} pairs"
+    title = f"(a) whole step against TRL's GRPOTrainer: {size}"
     if importlib.util.find_spec("trl") is None:
         return [Table(title, notes=[MISSING])]
     notes = [
         "median, smallest and largest ratio of neighbouring steps; stages are ours",
         "TRL computes no separate pass for old log-probs where one update follows a rollout; we do (old_logp)",
     ]
-    return [Table(title, [duel(settings, kl) for kl in settings.kl], notes)]
+    rows = [duel(replace(settings, new_tokens=tokens), kl) for tokens, kl in settings.duels]
+    return [Table(title, rows, notes)]

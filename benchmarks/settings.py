@@ -13,8 +13,9 @@ class Settings:
         repetitions: measured repetitions of a step, after one that is left out.
         prompts: prompts a step.
         group: G, responses a prompt.
-        new_tokens: T, tokens of a response where the length is forced.
-        kl: weights of the KL term for which the peer is met.
+        new_tokens: T, tokens of a response where growth and FLOP are measured.
+        duels: new tokens and weight of the KL term for which the peer is met; 12 is the mean length of a response in
+            the embedded world.
         ratios: prompt:response lengths for packed against padded.
         groups: G for packed against padded.
         padded_tokens: tokens of the padded batch in every cell of packed against padded.
@@ -26,10 +27,10 @@ class Settings:
     """
 
     repetitions: int = 5
-    prompts: int = 8
+    prompts: int = 16
     group: int = 8
     new_tokens: int = 32
-    kl: tuple[float, ...] = (0.0, 0.01)
+    duels: tuple[tuple[int, float], ...] = ((12, 0.0), (32, 0.0), (32, 0.01))
     ratios: tuple[tuple[int, int], ...] = ((8, 1), (4, 1), (2, 1), (1, 1), (1, 2), (1, 4), (1, 8))
     groups: tuple[int, ...] = (4, 8, 16, 32)
     padded_tokens: int = 1536
@@ -50,7 +51,7 @@ SMALLEST = Settings(
     prompts=1,
     group=2,
     new_tokens=3,
-    kl=(0.0,),
+    duels=((3, 0.0),),
     ratios=((2, 1),),
     groups=(2,),
     padded_tokens=24,

@@ -35,6 +35,10 @@ class Head(vlm.VisionLanguageModel):
         nn.Module.__init__(self)
         self.linear = linear
 
+    @property
+    def vocabulary(self) -> int:
+        return self.linear.out_features
+
     def logits(self, hidden_RD: Tensor) -> Tensor:
         return cast(Tensor, self.linear(hidden_RD)).float()
 
@@ -43,7 +47,7 @@ def log_probs(linear: nn.Linear, hidden: Tensor, targets: Tensor, chunk: int) ->
     """[S] log-prob of each target, by the library or with one matrix of all logits."""
     if chunk == NAIVE:
         return linear(hidden).log_softmax(-1).gather(1, targets[:, None])[:, 0]
-    vlm.HEAD_CHUNK = chunk
+    vlm.HEAD_ELEMENTS = chunk * linear.out_features
     return Head(linear)._head(hidden, targets, 1.0).logp_S
 
 
@@ -100,7 +104,8 @@ def compared(found: Measured, full: Measured) -> dict[str, float]:
 def run(settings: Settings) -> list[Table]:
     """The table of this section."""
     rows: list[Row] = []
-    names = {vlm.HEAD_CHUNK: f"chunks of {vlm.HEAD_CHUNK} (shipped)"}
+    shipped = vlm.HEAD_ELEMENTS // settings.vocabulary
+    names = {shipped: f"chunks of {shipped} (shipped)"}
     names |= {chunk: f"chunks of {chunk}" for chunk in settings.chunks}
     with tempfile.TemporaryDirectory() as folder:
         for gradients in (False, True):

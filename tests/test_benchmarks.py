@@ -40,7 +40,7 @@ def test_without_the_peer_the_section_says_how_to_get_it(monkeypatch):
 
 def test_the_chunked_head_gives_the_values_of_the_full_matrix(monkeypatch):
     monkeypatch.setattr(memory, "launched", in_this_process)
-    monkeypatch.setattr(memory.vlm, "HEAD_CHUNK", memory.vlm.HEAD_CHUNK)  # a fresh process changes only its own
+    monkeypatch.setattr(memory.vlm, "HEAD_ELEMENTS", memory.vlm.HEAD_ELEMENTS)  # a fresh process changes only its own
     (table,) = memory.run(SMALLEST)
     assert len(table.rows) == 6
     assert max(row["max_difference"] for row in table.rows) <= 1e-5

@@ -20,7 +20,7 @@ from mmcredit.types import Prompts, UserError
 
 log = logging.getLogger(__name__)
 FAMILIES = {name: family for family in (internvl, qwen2_5_vl, qwen3_5, qwen3_vl) for name in family.MODEL_TYPES}
-HEAD_CHUNK = 2048  # tokens whose logits are held at once
+HEAD_ELEMENTS = 2**25  # logits held at once: 220 tokens at a vocabulary of 151,936
 
 
 def family_of(model_type: str) -> ModuleType:
@@ -163,6 +163,11 @@ class VisionLanguageModel(nn.Module):
         positions = position_R[None, :, None].expand(3, -1, 1)
         return self.family.hidden_states(self.hf, embeds, mask, ~no_image, positions, no_image, (), cache)[:, -1]
 
+    @property
+    def vocabulary(self) -> int:
+        """Number of logits a token."""
+        return self.hf.get_output_embeddings().weight.shape[0]
+
     def logits(self, hidden_RD: Tensor) -> Tensor:
         """[R, V] float32."""
         return self.hf.get_output_embeddings()(hidden_RD).float()
@@ -180,9 +185,10 @@ class VisionLanguageModel(nn.Module):
         return self._head(hidden.flatten(0, 1)[layout.predictors_S], layout.targets_S, temperature)
 
     def _head(self, hidden_SD: Tensor, targets_S: Tensor, temperature: float) -> TokenScores:
+        chunk = max(HEAD_ELEMENTS // self.vocabulary, 1)
         parts = [
             checkpoint(self._head_chunk, h, t, temperature, use_reentrant=False)
-            for h, t in zip(hidden_SD.split(HEAD_CHUNK), targets_S.split(HEAD_CHUNK), strict=True)
+            for h, t in zip(hidden_SD.split(chunk), targets_S.split(chunk), strict=True)
         ]
         return TokenScores(*(torch.cat(p) for p in zip(*parts, strict=True)))
 

@@ -14,6 +14,7 @@ Suffixes: B prompts, G group, T tokens, K reference regions.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,6 +29,8 @@ from mmcredit.types import Rollout, Sample, UserError
 
 if TYPE_CHECKING:
     from mmcredit.scoring.scorer import Scorer
+
+log = logging.getLogger(__name__)
 
 
 def standardized_margin(s_ev: Tensor, s_non_K: Tensor, sigma_floor: float = 0.0) -> Tensor:
@@ -80,7 +83,7 @@ class CED(CreditCallback):
         format_penalty: reward of a response without a final answer, or null.
 
     Raises:
-        UserError: k below 1, tau not positive.
+        UserError: a value out of its range.
     """
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2608.08021v2"
@@ -101,8 +104,13 @@ class CED(CreditCallback):
         reward_clip: tuple[float, float] | None = None,
         format_penalty: float | None = None,
     ) -> None:
-        if k < 1 or tau <= 0:
-            raise UserError(f"callbacks.ced: k={k} must be at least 1 and tau={tau} above 0")
+        if k < 1 or tau <= 0 or ring < 1 or sigma_floor < 0:
+            raise UserError(
+                f"callbacks.ced: k={k} must be at least 1, ring={ring} at least 1, tau={tau} above 0, "
+                f"sigma_floor={sigma_floor} at least 0"
+            )
+        if reward_clip is not None and (isinstance(reward_clip, int | float) or len(reward_clip) != 2):
+            raise UserError(f"callbacks.ced.reward_clip={reward_clip} must be [low, high] or null")
         if scope not in (allowed := [s.value for s in Scored]):
             raise UserError(f"callbacks.ced.scope={scope!r} does not exist; use one of {', '.join(allowed)}")
         self.scored, self.margin, self.sigma_floor = Scored(scope), margin, sigma_floor
@@ -154,6 +162,15 @@ class CED(CreditCallback):
         record.responses("ced/s_non", s_non, measured)
         record.responses("ced/margin", margin, measured)
         record.responses("ced/gate", ced_gate(margin, self.tau), measured & rollout.grades.correct_BG)
+        routed = torch.tensor([self.routes(sample) for sample in rollout.prompts.samples])
+        if rollout.step == 0 and not routed.any():
+            log.warning(
+                "CED changes no reward in this step: no sample is of a family in routed_families=%s (found: %s); name "
+                "the families in your data, or route them, e.g. 'callbacks.ced.routed_families=[\"\"]'",
+                list(self.routed_families),
+                sorted({sample.family for sample in rollout.prompts.samples}),
+            )
+        record.scalar("ced/routed_rate", masked_mean(routed[:, None] * measured.float(), measured))
         record.scalar("ced/relevant_beats_random", masked_mean((s_ev > s_non).float(), measured))
         shown = [sample for sample in rollout.prompts.samples if sample.images]
         fallbacks = sum(evidence_box(sample)[1] for sample in shown)

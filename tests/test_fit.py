@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,15 +71,25 @@ def test_resuming_a_finished_run_or_a_foreign_file_is_refused(unbroken, tmp_path
             fit(config(tmp_path, *SMALL, f"ckpt_path={tmp_path}/{name}.ckpt"))
 
 
-def test_micro_batches_and_packing_change_no_loss(unbroken, tmp_path):
-    """Losses agree to 1e-6 relative at the first step, 1e-4 after four updates."""
+def agree(found: Path, expected: Path) -> None:
+    """Losses to 1e-6 at the first step, to 1e-4 after four updates."""
+    wanted = {step: float(loss) for step, loss in losses(expected).items()}
+    for step, loss in losses(found).items():
+        assert float(loss) == pytest.approx(wanted[step], abs=1e-6 if step == 1 else 1e-4), step
+
+
+def test_micro_batches_change_no_loss(unbroken, tmp_path):
     options = [*SMALL, "steps=4", "algorithm.kl_coef=0.01", "algorithm.epochs=2"]
-    fit(config(tmp_path / "micro", *options, "algorithm.micro_batch=2"))
+    fit(config(tmp_path, *options, "algorithm.micro_batch=2"))
+    agree(tmp_path, unbroken)
+
+
+def test_packing_changes_no_loss(tmp_path):
+    """Without a method: CED divides differences of log-probs by their spread, and so may magnify rounding."""
+    options = [*SMALL, "steps=4", "callbacks=[]", "algorithm.kl_coef=0.01", "algorithm.epochs=2"]
+    fit(config(tmp_path / "packed", *options))
     fit(config(tmp_path / "padded", *options, "scoring.packed=false", "scoring.token_budget=300"))
-    expected = {step: float(loss) for step, loss in losses(unbroken).items()}
-    for run in ("micro", "padded"):
-        for step, loss in losses(tmp_path / run).items():
-            assert float(loss) == pytest.approx(expected[step], abs=1e-6 if step == 1 else 1e-4), (run, step)
+    agree(tmp_path / "padded", tmp_path / "packed")
 
 
 def test_summary_export_and_checkpoint(unbroken):
@@ -146,7 +157,19 @@ def test_the_recipe_runs_on_the_tiny_model(tmp_path):
         (["rollout.temperature=0"], ["temperature=0", "above 0"]),
         (["data.batch_size=6", "algorithm.mini_batch=4"], ["mini_batch=4", "batch_size=6", "1, 2, 3, 6"]),
         (["algorithm.micro_batch=3"], ["micro_batch=3", "mini_batch=16"]),
-        (["steps=0"], ["steps=0", "at least 1"]),
+        (["steps=0"], ["steps=0 must be a whole number at least 1"]),
+        (["rollout.group=null"], ["rollout.group=None must be a whole number at least 1"]),
+        (["rollout.temperature=hot"], ["rollout.temperature=hot must be a number at least 0"]),
+        (["rollout.temperature=nan"], ["rollout.temperature=nan must be a number"]),
+        (["rollout.temperature=1e-300"], ["too small to divide by"]),
+        (["rollout.top_p=1.5"], ["rollout.top_p=1.5 must be a number at least 0 and at most 1"]),
+        (["steps=1.5"], ["steps=1.5 must be a whole number"]),
+        (["seed=-1"], ["seed=-1 must be a whole number at least 0"]),
+        (["max_grad_norm=-1"], ["max_grad_norm=-1 must be a number"]),
+        (["algorithm.kl_coef=-1"], ["algorithm.kl_coef=-1 must be a number at least 0"]),
+        (["data.val_batch_size=0"], ["data.val_batch_size=0 must be a whole number at least 1"]),
+        (["callbacks.ced.ring=-1"], ["ring=-1"]),
+        (["callbacks.ced.reward_clip=3"], ["reward_clip=3 must be [low, high] or null"]),
         (["ckpt_path=/nowhere/last.ckpt"], ["/nowhere/last.ckpt", "does not exist"]),
         (["data=jsonl"], ["data.path"]),
         (["data=jsonl", "data.path=/nowhere.jsonl"], ["/nowhere.jsonl", "does not exist"]),
@@ -207,6 +230,29 @@ def test_the_command_line_reports_and_exits_with_2(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: rollout.group=1") and len(done.stderr.splitlines()) == 1
+
+
+def test_a_method_outside_the_repository(tmp_path):
+    """A module on the path and a yaml in a folder given with --config-dir, as CONTRIBUTING says; in a sweep, too."""
+    (tmp_path / "conf" / "callbacks").mkdir(parents=True)
+    (tmp_path / "conf" / "callbacks" / "mine.yaml").write_text("mine:\n  _target_: mine.Mine\n")
+    (tmp_path / "mine.py").write_text(
+        "from mmcredit.credit import CreditCallback\n"
+        "class Mine(CreditCallback):\n"
+        "    paper = 'https://example.org'\n"
+        "    def on_reward(self, rollout, scorer, record):\n"
+        "        return rollout.reward_BG - 0.01 * rollout.mask_BGT.sum(-1)\n"
+    )
+    command = [sys.executable, "-m", "mmcredit.fit", "--config-dir", "conf", "-m", "callbacks=[mine]", "steps=1"]
+    done = subprocess.run(
+        [*command, *SMALL, f"hydra.sweep.dir={tmp_path}/sweep"],
+        capture_output=True, text=True, cwd=tmp_path, check=False, env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads((tmp_path / "sweep" / "0" / "summary.json").read_text())["methods"] == ["Mine"]
+    overrides = ["callbacks=[mine]", "steps=1"]
+    assert compose_error("fit", overrides, str(tmp_path / "conf")) is None
+    assert "callbacks/mine" in (compose_error("fit", overrides) or "")
 
 
 def test_help_is_readable(tmp_path):

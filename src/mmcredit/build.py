@@ -55,7 +55,9 @@ def build(cfg: DictConfig) -> Run:
     )
     processor = instantiate(cfg.model.processor)
     data.connect(processor)
+    data.validate_in_fit = cfg.val_every is not None
     policy: VisionLanguageModel = instantiate(cfg.model.policy)
+    policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
     choose_threads(policy)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
     models = {Weights.OLD: policy}
@@ -66,7 +68,7 @@ def build(cfg: DictConfig) -> Run:
     observers = chosen(cfg.get("observers"))
     module = CreditModule(
         policy=policy,
-        scorer=Scorer(models, black_patch(processor), merge, engine.law.temperature, **cfg.scoring),
+        scorer=Scorer(models, black_patch(processor), merge, engine.law.temperature, **cfg.scoring, seed=cfg.seed),
         engine=engine,
         val_engine=HFEngine(engine.law.single(), cfg.seed, engine.batch),
         grade=instantiate(cfg.reward),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from mmcredit.types import UserError
 
@@ -16,6 +17,7 @@ def check(cfg: DictConfig) -> None:
     Raises:
         UserError: what is missing or does not fit, and what to type.
     """
+    check_numbers(cfg)
     check_sizes(cfg)
     if cfg.ckpt_path is not None:
         check_resume(Path(cfg.ckpt_path), cfg.steps)
@@ -35,20 +37,58 @@ def _experiment() -> str:
     return f"experiment={choice} " if choice else ""
 
 
+WHOLE, REAL = "a whole number", "a number"
+RULES = {  # key -> kind, smallest, largest; absent keys are skipped
+    "steps": (WHOLE, 1, None),
+    "seed": (WHOLE, 0, None),
+    "max_grad_norm": (REAL, 1e-12, None),
+    "rollout.group": (WHOLE, 1, None),
+    "rollout.temperature": (REAL, 0, None),
+    "rollout.top_p": (REAL, 0, 1),
+    "rollout.max_new_tokens": (WHOLE, 1, None),
+    "algorithm.mini_batch": (WHOLE, 1, None),
+    "algorithm.micro_batch": (WHOLE, 1, None),
+    "algorithm.epochs": (WHOLE, 1, None),
+    "algorithm.kl_coef": (REAL, 0, None),
+    "algorithm.entropy_coef": (REAL, None, None),
+    "optimizer.lr": (REAL, 0, None),
+    "scoring.token_budget": (WHOLE, 1, None),
+    "data.batch_size": (WHOLE, 1, None),
+    "data.val_batch_size": (WHOLE, 1, None),
+    "data.val_share": (REAL, 0, 1),
+    "data.train.size": (WHOLE, 0, None),
+    "data.val.val.size": (WHOLE, 0, None),
+    "data.val.counter_prior.size": (WHOLE, 0, None),
+}
+
+
+def check_numbers(cfg: DictConfig) -> None:
+    """Every plain number of the right kind and in its range."""
+    for key, (kind, low, high) in RULES.items():
+        parent, _, name = key.rpartition(".")
+        node = OmegaConf.select(cfg, parent) if parent else cfg
+        if node is None or name not in node:
+            continue
+        value = node[name]
+        number = isinstance(value, int if kind is WHOLE else int | float) and not isinstance(value, bool)
+        if number and math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high):
+            continue
+        bounds = [f"at least {low:g}" if low is not None else "", f"at most {high:g}" if high is not None else ""]
+        raise UserError(f"{key}={value} must be {kind} {' and '.join(filter(None, bounds))}".rstrip())
+
+
 def check_sizes(cfg: DictConfig) -> None:
-    """Group, batch and step counts that fit each other."""
+    """Group and batch counts that fit each other."""
     group, batch, mini = cfg.rollout.group, cfg.data.batch_size, cfg.algorithm.mini_batch
-    if cfg.steps < 1:
-        raise UserError(f"steps={cfg.steps} must be at least 1")
     if group < 2:
         raise UserError(
             f"rollout.group={group}: a group advantage compares responses, so at least 2 a prompt are needed; "
             "e.g. rollout.group=8"
         )
-    if mini < 1 or batch % mini:
+    if batch % mini:
         allowed = ", ".join(str(n) for n in range(1, batch + 1) if batch % n == 0)
         raise UserError(f"algorithm.mini_batch={mini} must divide data.batch_size={batch}: {allowed}")
-    if cfg.val_every is not None and cfg.val_every < 1:
+    if cfg.val_every is not None and not (isinstance(cfg.val_every, int) and cfg.val_every >= 1):
         raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
 
 

@@ -49,6 +49,12 @@ class Record:
         if values.numel():
             self.scalars[key] = float(values.mean())
 
+    def extend(self, key: str, values: Tensor) -> None:
+        """Adds values to a distribution (a micro-batch's part)."""
+        values = values.detach().float().flatten().cpu()
+        known = self.histograms.get(key)
+        self.histograms[key] = values if known is None else torch.cat([known, values])
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Adds the time spent inside to the stage's seconds."""
@@ -80,7 +86,11 @@ class CreditCallback(lightning.Callback):
         return advantage_BGT
 
     def on_loss(self, micro: Rollout, logp_BGT: Tensor, scorer: Scorer, record: Record) -> Tensor | None:
-        """[B, G, T] differentiable token loss, added to the surrogate and reduced like it; None for nothing."""
+        """[B, G, T] differentiable token loss, added to the surrogate and reduced like it; None for nothing.
+
+        Called for every micro-batch; the policy moves between optimizer steps, so what needs the weights that sampled
+        must be scored in an earlier hook.
+        """
         return None
 
 
@@ -92,7 +102,7 @@ def reward_chain(chain: Sequence[CreditCallback], rollout: Rollout, scorer: Scor
     """
     for method in chain:
         reward_BG = method.on_reward(rollout, scorer, record).float()
-        _check(method, "on_reward", reward_BG, rollout.reward_BG.shape)
+        check_result(method, "on_reward", reward_BG, rollout.reward_BG.shape)
         rollout = replace(rollout, reward_BG=reward_BG)
     return rollout
 
@@ -108,13 +118,18 @@ def advantage_chain(
     advantage_BGT = advantage_BG[..., None] * rollout.mask_BGT
     for method in chain:
         advantage_BGT = method.on_advantage(rollout, advantage_BGT, scorer, record)
-        _check(method, "on_advantage", advantage_BGT, rollout.mask_BGT.shape)
+        check_result(method, "on_advantage", advantage_BGT, rollout.mask_BGT.shape)
         if advantage_BGT[~rollout.mask_BGT].any():
             raise ValueError(f"{type(method).__name__}.on_advantage gave credit to tokens outside the response mask")
     return advantage_BGT
 
 
-def _check(method: CreditCallback, hook: str, result: Tensor, shape: torch.Size) -> None:
+def check_result(method: CreditCallback, hook: str, result: Tensor, shape: torch.Size) -> None:
+    """Shape and finiteness of what a hook returned.
+
+    Raises:
+        ValueError: it names the method and the hook.
+    """
     if result.shape != shape:
         raise ValueError(f"{type(method).__name__}.{hook} returned {tuple(result.shape)}, expected {tuple(shape)}")
     if not torch.isfinite(result).all():

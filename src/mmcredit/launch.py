@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -33,8 +34,9 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the tokenizers warn at every fork otherwise
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     register_resolvers()
-    overrides = [a for a in sys.argv[1:] if not a.startswith("-")]
-    if problem := compose_error(config_name, overrides):
+    args = get_args_parser().parse_args()
+    asks = (args.help, args.hydra_help, args.cfg, args.info, args.shell_completion, args.multirun)
+    if not any(asks) and (problem := compose_error(config_name, args.overrides, args.config_dir)):
         sys.exit(_report(problem))
 
     def guarded(cfg: DictConfig) -> Any:
@@ -43,6 +45,8 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
         except Exception as error:
             if mistake := user_error(error):
                 sys.exit(_report(str(mistake)))
+            if isinstance(error, InstantiationException) and "MMCREDIT_TRACEBACK" not in os.environ:
+                sys.exit(_report(f"{_one_line(error)} (MMCREDIT_TRACEBACK=1 shows where)"))
             raise
 
     guarded.__module__ = "mmcredit"
@@ -61,13 +65,25 @@ def user_error(error: BaseException | None) -> UserError | None:
     return error
 
 
-def compose_error(config_name: str, overrides: list[str]) -> str | None:
-    """What is wrong with the overrides, in one line; None if they compose."""
+def compose_error(config_name: str, overrides: list[str], config_dir: str | None = None) -> str | None:
+    """What is wrong with the overrides, in one line; None if they compose.
+
+    Args:
+        config_dir: a further folder of configurations (``--config-dir``).
+    """
+    shown = [o for o in overrides if not o.lstrip("+~").startswith("hydra.") or "hydra.searchpath" in o]
+    if config_dir:
+        shown.append(f"hydra.searchpath=[file://{Path(config_dir).resolve()}]")
     try:
-        _compose(config_name, [o for o in overrides if "hydra." not in o.split("=")[0]])
-    except (HydraException, OmegaConfBaseException) as error:
-        return _explain(error, config_name, overrides)
+        _compose(config_name, shown)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        return _explain(error, config_name, shown)
     return None
+
+
+def _one_line(error: Exception) -> str:
+    lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines() if line.strip()]
+    return " ".join(dict.fromkeys(lines))
 
 
 def _compose(config_name: str, overrides: list[str]) -> DictConfig:
@@ -79,7 +95,6 @@ def _compose(config_name: str, overrides: list[str]) -> DictConfig:
 
 
 def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
-    lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines() if line.strip()]
     if isinstance(error, OverrideParseException):
         return f"cannot read {error.override!r}: {error.message.splitlines()[0]}"
     if isinstance(error, MissingConfigException) and "/" in (missing := error.missing_cfg_file or ""):
@@ -88,17 +103,21 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
         return f"there is no {missing}; {group} has: {', '.join(options)}"
     for override in overrides:
         key = override.lstrip("+~").split("=")[0]
-        if f"'{key}'" in str(error) and (known := _known_keys(config_name, key)):
+        if f"'{key}'" in str(error) and (known := _known_keys(config_name, key, overrides)):
             node, names = known
             close = difflib.get_close_matches(key.rsplit(".", 1)[-1], names, 1)
             hint = f"did you mean {close[0]}? " if close else ""
             return f"{key}: no such key; {hint}{node} has: {', '.join(names)}"
-    return " ".join(dict.fromkeys(lines))
+    return _one_line(error)
 
 
-def _known_keys(config_name: str, key: str) -> tuple[str, list[str]] | None:
+def _known_keys(config_name: str, key: str, overrides: list[str]) -> tuple[str, list[str]] | None:
     """The deepest existing node above a key, and what it holds."""
-    node: Any = _compose(config_name, [])
+    others = [o for o in overrides if "." not in o.split("=")[0] and o.lstrip("+~").split("=")[0] != key]
+    try:
+        node: Any = _compose(config_name, others)
+    except (HydraException, OmegaConfBaseException, ValueError):
+        node = _compose(config_name, [])
     path = key.split(".")[:-1]
     for i, part in enumerate(path):
         if not isinstance(node, DictConfig) or part not in node:

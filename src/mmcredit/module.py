@@ -22,7 +22,7 @@ from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.rollout.text import collate
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View, Weights
-from mmcredit.types import Grades, Prompts, Responses, Rollout, Sample
+from mmcredit.types import Grades, Prompts, Responses, Rollout, Sample, UserError
 
 RESUMED = ("rollout_step", "optimizer_steps", "start_metrics")  # what a checkpoint holds beside Lightning's own
 
@@ -140,6 +140,8 @@ class CreditModule(lightning.LightningModule):
                     algorithm, self.chain, self.scorer, part, advantage_BGT[micro], ref, size, record
                 )
                 loss = torch.stack(list(terms.values())).sum()
+                if not torch.isfinite(loss):
+                    raise FloatingPointError(f"the loss of step {self.rollout_step + 1} is not finite: {terms}")
                 self.manual_backward(loss * self.trainer.world_size)  # gradients are averaged over ranks
                 for key, value in (terms | {"loss": loss}).items():
                     totals[key] += float(value.detach())
@@ -199,8 +201,15 @@ class CreditModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["mmcredit"] = {key: getattr(self, key) for key in RESUMED}
+        checkpoint["mmcredit"]["trained"] = len(self.trained_parameters())
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        trained = checkpoint["mmcredit"]["trained"]
+        if trained != len(self.trained_parameters()):
+            raise UserError(
+                f"the checkpoint trained {trained} tensors, this run {len(self.trained_parameters())}: "
+                "resume with the same model.policy.freeze_vision and last_layers"
+            )
         for key in RESUMED:
             setattr(self, key, checkpoint["mmcredit"][key])
 

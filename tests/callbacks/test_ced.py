@@ -354,6 +354,7 @@ def test_recorded_metrics() -> None:
             "ced/gate": 0.9999546,  # of the right answer, m = 1
             "ced/relevant_beats_random": 0.5,
             "ced/box_fallback_rate": 0.5,
+            "ced/routed_rate": 1.0,
         },
         abs=ATOL,
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mmcredit.algorithm.parent import Parent
-from mmcredit.credit import CreditCallback, Record
+from mmcredit.credit import CreditCallback, Record, check_result
 from mmcredit.functional import k3, log_ratio
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.types import Rollout
@@ -41,6 +41,7 @@ def loss_terms(
     for method in chain:
         extra = method.on_loss(micro, logp, scorer, record)
         if extra is not None:
+            check_result(method, "on_loss", extra, logp.shape)
             terms[f"{type(method).__name__.lower()}_loss"] = (extra * weights).sum()
     with torch.no_grad():
         ratio = log_ratio(logp, old).exp()
@@ -48,4 +49,6 @@ def loss_terms(
         watched = {"entropy": entropy, "kl_old": k3(old, logp), "clip_rate": clipped.float()}
         if reference_BGT is not None:
             watched["kl_reference"] = k3(logp, reference_BGT.to(logp.device))
+        for key, value in watched.items():
+            record.extend(f"train/{key}", value[mask])
         return terms, {key: (value * mask).sum() for key, value in watched.items()}

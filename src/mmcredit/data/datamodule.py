@@ -80,6 +80,7 @@ class DataModule(lightning.LightningDataModule):
         self.val = {name: source for name, source in val.items() if len(source)}
         self.batch_size, self.val_batch_size = batch_size, val_batch_size
         self.encoder: Encoder | None = None
+        self.validate_in_fit = False
 
     def connect(self, processor: Any) -> None:
         """Give the model's processor."""
@@ -98,6 +99,8 @@ class DataModule(lightning.LightningDataModule):
         return DataLoader(cast(Any, self.train), batch_sampler=batches, collate_fn=self.encoder)
 
     def val_dataloader(self) -> list[DataLoader[Prompts]]:
+        if self.trainer and self.trainer.state.fn == "fit" and not self.validate_in_fit:
+            return []  # start and end are validated by themselves
         return [
             DataLoader(cast(Any, source), batch_size=self.val_batch_size, collate_fn=self.encoder)
             for source in self.val.values()

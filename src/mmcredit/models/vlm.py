@@ -55,6 +55,7 @@ class VisionLanguageModel(nn.Module):
         layer_types = getattr(hf.config.get_text_config(), "layer_types", None) or ()
         if unknown := set(layer_types) - self.family.LAYER_TYPES:
             raise UserError(f"{hf.config.model_type} models with layers of type {unknown.pop()!r} are not supported")
+        self.known_ids = self.vocabulary  # ids from here on have no token: rows that pad the head
         layers = self.family.decoder_layers(hf)
         self.language_parameters = sum(p.numel() for p in layers.parameters())
 
@@ -78,8 +79,9 @@ class VisionLanguageModel(nn.Module):
 
     @property
     def forbidden_ids(self) -> Tensor:
-        """Tokens that stand for pixels and must never be sampled."""
-        return torch.tensor(self.family.forbidden_ids(self.hf.config), device=self.device)
+        """Tokens that stand for pixels, and ids without a token: they must never be sampled."""
+        vision = self.family.forbidden_ids(self.hf.config)
+        return torch.tensor([*vision, *range(self.known_ids, self.vocabulary)], device=self.device)
 
     def shares_prefix(self) -> bool:
         """Whether responses may share the row of their prompt; says so in the log where they may not."""

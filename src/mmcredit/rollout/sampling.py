@@ -11,6 +11,8 @@ from torch import Tensor
 from mmcredit.functional import stable_seed
 from mmcredit.types import UserError
 
+SMALLEST_TEMPERATURE = 1e-3
+
 
 @dataclass(frozen=True)
 class SamplingLaw:
@@ -39,6 +41,10 @@ class SamplingLaw:
         if self.temperature < 0 or not 0 < self.top_p <= 1:
             raise UserError(
                 f"rollout.temperature={self.temperature} must be >= 0 and rollout.top_p={self.top_p} in (0, 1]"
+            )
+        if 0 < self.temperature < SMALLEST_TEMPERATURE:
+            raise UserError(
+                f"rollout.temperature={self.temperature} is too small to divide by; use 0 for greedy responses"
             )
         if self.temperature == 0 and self.group > 1:
             raise UserError(

@@ -39,10 +39,11 @@ class Scorer:
         models: the policy (as ``Weights.OLD``) and, if built, the reference.
         black: [patch_dim] a black patch as the processor normalises it.
         merge: spatial merge size of the vision tower.
-        temperature: the sampling temperature; log-probs are those of the law that sampled.
+        temperature: logits are divided by it, as in sampling; top-p and forbidden tokens do not enter.
         packed: let responses of a prompt share a row, as many as cost least, if the model can; else one padded row a
             response.
         token_budget: tokens of a forward pass without gradients, and of a row; one response always fits.
+        seed: run seed, for views that draw.
     """
 
     def __init__(
@@ -53,9 +54,10 @@ class Scorer:
         temperature: float = 1.0,
         packed: bool = True,
         token_budget: int = 16384,
+        seed: int = 0,
     ) -> None:
         self.models, self.black, self.merge = models, black, merge
-        self.temperature, self.token_budget = temperature, token_budget
+        self.temperature, self.token_budget, self.seed = temperature, token_budget, seed
         self.packed = packed and self.policy.shares_prefix()
         self.passes: Counter[View] = Counter()  # views computed since the last rollout began
         self.tokens: Counter[str] = Counter()  # of all passes: computed, and as padded rows of a response each
@@ -84,7 +86,11 @@ class Scorer:
         wanted = rollout.mask_BGT.any(-1) if where_BG is None else where_BG & rollout.mask_BGT.any(-1)
         nothing = torch.zeros_like(wanted)
         todo = [v for v in dict.fromkeys(views) if (wanted & ~self._scored.get(v, nothing)).any()]
-        keeps = {v: _scope(rollout, v) & wanted[..., None] for v in todo}
+        twins = _twins(rollout, wanted)
+        single = wanted.clone()
+        for b, g, _ in twins:
+            single[b, g] = False
+        keeps = {v: _scope(rollout, v) & single[..., None] for v in todo}
         for view in todo:
             self.passes[view] += 1
             self._cache.setdefault(view, torch.zeros(rollout.shape))
@@ -95,6 +101,9 @@ class Scorer:
             rows = [self._row(rollout, part, keeps[part.view], self._features[part.job]) for part in batch]
             scores = self.models[batch[0].view.weights].scores(rows, self.temperature)
             self._store(batch, keeps, scores.logp_S.float().cpu())
+        for view in todo:
+            for b, g, first in twins:
+                self._cache[view][b, g] = self._cache[view][b, first]
         return [self._cache.get(v, torch.zeros(rollout.shape)) for v in views]
 
     def train_scores(self, micro: Rollout) -> TokenScores:
@@ -189,6 +198,19 @@ class Scorer:
 
 def _scope(rollout: Rollout, view: View) -> Tensor:
     return rollout.grades.answer_BGT if view.scored is Scored.ANSWER else rollout.mask_BGT
+
+
+def _twins(rollout: Rollout, wanted_BG: Tensor) -> list[tuple[int, int, int]]:
+    """(prompt, response, earlier equal response): scored once, so that equal responses get exactly equal numbers."""
+    found = []
+    lengths = rollout.mask_BGT.sum(-1).tolist()
+    for b, (group, wanted) in enumerate(zip(rollout.responses.ids_BGT.tolist(), wanted_BG.tolist(), strict=True)):
+        first: dict[tuple[int, ...], int] = {}
+        for g, ids in enumerate(group):
+            if wanted[g]:
+                earlier = first.setdefault(tuple(ids[: lengths[b][g]]), g)
+                found += [(b, g, earlier)] if earlier != g else []
+    return found
 
 
 def _ends(keep_GT: Tensor) -> list[int]:

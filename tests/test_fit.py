@@ -12,9 +12,12 @@ import hydra
 import pytest
 import torch
 from omegaconf import DictConfig
+from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForImageTextToText
 
+import mmcredit.models
+from mmcredit.algorithm.parent import Parent
 from mmcredit.checks import check
 from mmcredit.data.world.source import World
 from mmcredit.fit import fit
@@ -90,6 +93,45 @@ def test_packing_changes_no_loss(tmp_path):
     fit(config(tmp_path / "packed", *options))
     fit(config(tmp_path / "padded", *options, "scoring.packed=false", "scoring.token_budget=300"))
     agree(tmp_path / "padded", tmp_path / "packed")
+
+
+def test_resuming_with_other_trained_parameters_is_refused(unbroken, tmp_path):
+    options = [*SMALL, "algorithm.kl_coef=0.01", "steps=5", f"ckpt_path={unbroken}/checkpoints/last.ckpt"]
+    with pytest.raises(UserError, match=r"resume with the same model.policy.freeze_vision and last_layers"):
+        fit(config(tmp_path, *options, "model.policy.last_layers=2"))
+
+
+def test_frozen_parameters_stay_bit_equal(tmp_path):
+    """Only the last two decoder layers move."""
+    fit(config(tmp_path, *SMALL, "steps=1", "model.policy.last_layers=2"))
+    shipped = load_file(Path(mmcredit.models.__file__).parent / "tiny_qwen3vl" / "model.safetensors")
+    trained = load_file(tmp_path / "policy" / "model.safetensors")
+    moved = {name for name in shipped if not torch.equal(shipped[name], trained[name])}
+    assert moved and all(".language_model.layers.2." in n or ".language_model.layers.3." in n for n in moved)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
+    def surrogate(self, logp, old, advantage):
+        return logp * torch.nan
+
+    monkeypatch.setattr(Parent, "surrogate", surrogate)
+    with pytest.raises(FloatingPointError, match="loss of step 1 is not finite"):
+        fit(config(tmp_path, *SMALL, "steps=2"))
+    assert not (tmp_path / "policy").exists()
+
+
+def test_bf16_arithmetic_over_float32_weights(tmp_path):
+    assert fit(config(tmp_path, *SMALL, "steps=1", "trainer.precision=bf16-mixed"))["optimizer_steps"] == 2
+
+
+def test_ced_says_when_no_family_is_routed(tmp_path, caplog):
+    path = write_jsonl(tmp_path)
+    rows = [json.loads(line) | {"family": "other"} for line in path.read_text().splitlines()]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    small = [o for o in SMALL if "data.val" not in o]
+    with caplog.at_level("WARNING"):
+        fit(config(tmp_path / "run", *small, "data=jsonl", f"data.path={path}", "steps=1"))
+    assert "CED changes no reward" in caplog.text and "other" in caplog.text
 
 
 def test_summary_export_and_checkpoint(unbroken):

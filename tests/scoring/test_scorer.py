@@ -180,6 +180,22 @@ def test_a_view_asked_for_twice_is_computed_once(make_rollout, make_scorer):
     assert scorer.passes == {VIEWS[1]: 1}
 
 
+@pytest.mark.parametrize("budget", [10**6, 100, 1])
+def test_equal_responses_get_exactly_equal_scores(make_rollout, make_scorer, budget):
+    """In whatever rows they would stand: rounding must not tell them apart, or a dead group gets an advantage."""
+    rollout = make_rollout(group=5)
+    ids, mask = rollout.responses.ids_BGT.clone(), rollout.mask_BGT.clone()
+    ids[:, 4], mask[:, 4] = ids[:, 0], mask[:, 0]
+    twins = replace(rollout, responses=replace(rollout.responses, ids_BGT=ids, mask_BGT=mask))
+    scorer = make_scorer(token_budget=budget)
+    for logp in scorer.logps(twins, VIEWS):
+        assert torch.equal(logp[:, 4], logp[:, 0]) and logp[:, 4].any()
+    where = torch.zeros(4, 5, dtype=torch.bool)
+    where[:, 4] = True
+    alone = make_scorer(token_budget=budget).logp(twins, View(), where)
+    torch.testing.assert_close(alone[:, 4], scorer.logp(twins, View())[:, 4], atol=TOLERANCE, rtol=0)
+
+
 def test_where_skips_rows_and_a_later_call_completes_them(make_rollout, make_scorer):
     rollout, scorer = make_rollout(), make_scorer()
     where = torch.zeros(4, 3, dtype=torch.bool)

@@ -1,0 +1,1 @@
+"""The policy and its kin: one wrapper, families of models, token rows, the tiny model."""

@@ -151,7 +151,8 @@ def test_tensorboard_shows_margins_and_samples(tmp_path):
     events = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"images": 0, "tensors": 0})
     events.Reload()
     tags = events.Tags()
-    for key in ("ced/margin", "ced/gate", "ced/s_ev", "ced/s_non", "reward/total", "credit/advantage"):
+    shown = "ced/margin ced/gate ced/s_ev ced/s_non reward/total credit/advantage train/entropy train/kl_old"
+    for key in (*shown.split(), "rollout/length"):
         assert key in tags["histograms"] and key in tags["scalars"], key
     wanted = "train/entropy train/kl_old rollout/length reward/non_constant_rate reward/zero_variance_rate"
     wanted += " reward/same_answer_different_reward_rate train/optimizer_steps train/rollout_steps val/accuracy"
@@ -245,6 +246,7 @@ def test_an_empty_file_is_refused(tmp_path):
         (["data=wrld"], ["there is no data/wrld; data has: jsonl, world"]),
         (["stepz=3"], ["stepz", "did you mean steps?"]),
         (["algorithm.clip_hihg=.3"], ["algorithm.clip_hihg", "did you mean clip_high?", "clip_low"]),
+        (["rollot.group=3"], ["rollot.group", "did you mean rollout?"]),
         (["optimzer=adamw"], ["optimzer", "did you mean optimizer?"]),
         (["steps=[1"], ["steps=[1"]),
     ],

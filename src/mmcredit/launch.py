@@ -105,7 +105,8 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
         key = override.lstrip("+~").split("=")[0]
         if f"'{key}'" in str(error) and (known := _known_keys(config_name, key, overrides)):
             node, names = known
-            close = difflib.get_close_matches(key.rsplit(".", 1)[-1], names, 1)
+            unknown = key.removeprefix(f"{node}.").split(".")[0]
+            close = difflib.get_close_matches(unknown, names, 1)
             hint = f"did you mean {close[0]}? " if close else ""
             return f"{key}: no such key; {hint}{node} has: {', '.join(names)}"
     return _one_line(error)

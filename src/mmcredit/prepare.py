@@ -18,6 +18,8 @@ def prepare(cfg: DictConfig) -> Any:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and not sys.argv[1].startswith("-") and "=" not in sys.argv[1]:
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
+    elif not sys.argv[1].startswith("-") and "=" not in sys.argv[1]:
         sys.argv[1] = f"job={sys.argv[1]}"
     launch(prepare, "prepare")

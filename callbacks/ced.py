@@ -141,8 +141,7 @@ class CED(CreditCallback):
     def reward(self, rollout: Rollout, margin_BG: Tensor, measured_BG: Tensor) -> Tensor:
         """R = R_ans g(m) + eps m on routed families, plain R_ans elsewhere. Steps 7-9."""
         answer_BG, correct_BG = self.answer_reward(rollout), rollout.grades.correct_BG
-        routed = torch.tensor([self.routes(sample) for sample in rollout.prompts.samples])
-        routed_BG = routed[:, None] & measured_BG
+        routed_BG = self._routed(rollout)[:, None] & measured_BG
         gate = ced_gate(margin_BG, self.tau) if self.gated else torch.ones_like(margin_BG)
         graded = torch.where(correct_BG, answer_BG * gate, answer_BG) + self.eps * margin_BG
         reward = torch.where(routed_BG, graded, answer_BG)
@@ -155,6 +154,9 @@ class CED(CreditCallback):
         """Whether the margin enters the reward: a routed family, and no yes/no question. Step 8."""
         return sample.family in self.routed_families and sample.answer.strip().lower() not in ("yes", "no")
 
+    def _routed(self, rollout: Rollout) -> Tensor:
+        return torch.tensor([self.routes(sample) for sample in rollout.prompts.samples])
+
     def _report(
         self, rollout: Rollout, record: Record, measured: Tensor, s_ev: Tensor, s_non: Tensor, margin: Tensor
     ) -> None:
@@ -162,7 +164,7 @@ class CED(CreditCallback):
         record.responses("ced/s_non", s_non, measured)
         record.responses("ced/margin", margin, measured)
         record.responses("ced/gate", ced_gate(margin, self.tau), measured & rollout.grades.correct_BG)
-        routed = torch.tensor([self.routes(sample) for sample in rollout.prompts.samples])
+        routed = self._routed(rollout)
         if rollout.step == 0 and not routed.any():
             log.warning(
                 "CED changes no reward in this step: no sample is of a family in routed_families=%s (found: %s); name "

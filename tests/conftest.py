@@ -18,7 +18,7 @@ from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
 from mmcredit.launch import register_resolvers
-from mmcredit.models.processor import ImageOnlyProcessor, black_patch
+from mmcredit.models.processor import ImageOnlyProcessor
 from mmcredit.models.tiny import build_model, build_processor, train_tokenizer
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.reward.rule import RuleReward
@@ -92,6 +92,6 @@ def make_rollout(processor: ImageOnlyProcessor, prompts: Prompts) -> Callable[..
 def make_scorer(policy: VisionLanguageModel, processor: ImageOnlyProcessor) -> Callable[..., Scorer]:
     def make(**options: Any) -> Scorer:
         merge = processor.image_processor.merge_size
-        return Scorer({Weights.OLD: policy}, black_patch(processor), merge, **options)
+        return Scorer({Weights.OLD: policy}, processor.black_patch(), merge, **options)
 
     return make

@@ -17,7 +17,6 @@ from omegaconf import DictConfig
 from mmcredit.credit import CreditCallback
 from mmcredit.data.datamodule import DataModule
 from mmcredit.models.load import frozen_copy
-from mmcredit.models.processor import black_patch
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
 from mmcredit.rollout.hf import HFEngine
@@ -63,12 +62,13 @@ def build(cfg: DictConfig) -> Run:
     models = {Weights.OLD: policy}
     if algorithm.kl_coef:
         models[Weights.REFERENCE] = frozen_copy(policy)
-    merge = processor.merge
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))
     observers = chosen(cfg.get("observers"))
     module = CreditModule(
         policy=policy,
-        scorer=Scorer(models, black_patch(processor), merge, engine.law.temperature, **cfg.scoring, seed=cfg.seed),
+        scorer=Scorer(
+            models, processor.black_patch(), processor.merge, engine.law.temperature, **cfg.scoring, seed=cfg.seed
+        ),
         engine=engine,
         val_engine=HFEngine(engine.law.single(), cfg.seed, engine.batch),
         grade=instantiate(cfg.reward),

@@ -114,14 +114,16 @@ class CreditModule(lightning.LightningModule):
     def sample(self, prompts: Prompts, record: Record) -> Rollout:
         """Responses of the policy, graded, with their log-probs before the update."""
         with record.stage("rollout"):
-            sampled = self.engine.generate(self.policy, prompts, self.rollout_step)
-            responses = collate(self.tokenizer, sampled, self.policy.end_ids.tolist())
+            responses = self._respond(self.engine, prompts, self.rollout_step)
         with record.stage("reward"):
             grades = self.grade(prompts, responses)
         unknown = torch.zeros(responses.mask_BGT.shape)
         rollout = Rollout(prompts, responses, grades, self.rollout_step, unknown, grades.reward_BG)
         with record.stage("old_logp"):
             return replace(rollout, logp_BGT=self.scorer.logp(rollout, View()).clone())
+
+    def _respond(self, engine: Engine, prompts: Prompts, step: int) -> Responses:
+        return collate(self.tokenizer, engine.generate(self.policy, prompts, step), self.policy.end_ids.tolist())
 
     def update(self, rollout: Rollout, advantage_BGT: Tensor, reference: Tensor | None, record: Record) -> None:
         """Optimizer steps over the mini-batches, gradients summed over micro-batches."""
@@ -181,8 +183,7 @@ class CreditModule(lightning.LightningModule):
     def validation_step(self, prompts: Prompts, batch_idx: int, dataloader_idx: int = 0) -> None:
         """One sampled response a question; the same draws at every validation."""
         name = self.val_names[dataloader_idx]
-        sampled = self.val_engine.generate(self.policy, prompts, 0)
-        responses = collate(self.tokenizer, sampled, self.policy.end_ids.tolist())
+        responses = self._respond(self.val_engine, prompts, 0)
         grades = self.grade(prompts, responses)
         for sample, text, correct in zip(prompts.samples, responses.texts, grades.correct_BG, strict=True):
             self._count(f"{name}/accuracy", correct)

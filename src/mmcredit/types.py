@@ -91,6 +91,10 @@ class Prompts:
     def __len__(self) -> int:
         return len(self.samples)
 
+    def select(self, part: slice) -> Prompts:
+        """Some of the prompts."""
+        return Prompts(self.samples[part], self.ids[part], self.pixels[part], self.grids[part])
+
 
 @dataclass(frozen=True, slots=True)
 class Responses:
@@ -139,9 +143,9 @@ class Rollout:
 
     def select(self, prompts: slice) -> Rollout:
         """The rollout of some of the prompts (views, no copies)."""
-        r, k, p = self.responses, self.grades, self.prompts
+        r, k = self.responses, self.grades
         return Rollout(
-            Prompts(p.samples[prompts], p.ids[prompts], p.pixels[prompts], p.grids[prompts]),
+            self.prompts.select(prompts),
             Responses(r.ids_BGT[prompts], r.mask_BGT[prompts], r.texts[prompts], r.spans[prompts]),
             Grades(
                 k.reward_BG[prompts],

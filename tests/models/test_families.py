@@ -17,7 +17,7 @@ from mmcredit.models.families import qwen2_5_vl
 from mmcredit.models.image_only import ImageOnly
 from mmcredit.models.layout import Row
 from mmcredit.models.load import export, load_policy
-from mmcredit.models.processor import black_patch, load_processor
+from mmcredit.models.processor import load_processor
 from mmcredit.models.vlm import VisionLanguageModel, family_of
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
@@ -45,7 +45,7 @@ class Subject:
         return self.policy.family.SHARES_PREFIX
 
     def scorer(self, **options: Any) -> Scorer:
-        return Scorer({Weights.OLD: self.policy}, black_patch(self.processor), self.processor.merge, **options)
+        return Scorer({Weights.OLD: self.policy}, self.processor.black_patch(), self.processor.merge, **options)
 
     def scorers(self, **options: Any) -> list[Scorer]:
         """Padded, and packed where rows can be shared."""
@@ -267,7 +267,7 @@ def test_what_is_exported_is_loaded_again(subject, rollout, tmp_path):
         if b != 2:
             assert torch.equal(prompts.pixels[b], subject.prompts.pixels[b])
             assert torch.equal(prompts.grids[b], subject.prompts.grids[b])
-    again = Scorer({Weights.OLD: policy.eval()}, black_patch(processor), processor.merge)
+    again = Scorer({Weights.OLD: policy.eval()}, processor.black_patch(), processor.merge)
     torch.testing.assert_close(again.logp(rollout, View()), subject.scorer().logp(rollout, View()))
     trained = {name for name, p in policy.named_parameters() if p.requires_grad}
     last = len(policy.family.decoder_layers(policy.hf)) - 1

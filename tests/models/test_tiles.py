@@ -13,7 +13,7 @@ from transformers import AutoConfig
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
 from mmcredit.models.load import export
-from mmcredit.models.processor import black_patch, load_processor
+from mmcredit.models.processor import load_processor
 from mmcredit.models.tiles import TilesProcessor, to_patches, to_tiles
 from mmcredit.scoring.regions import Grid, grid_of, region_tokens
 from mmcredit.scoring.views import Blank, FeatureReplace, Picture, PixelMask
@@ -30,7 +30,7 @@ def encoded(processor: TilesProcessor, *sizes: tuple[int, int]) -> Prompts:
 
 def picture(processor: TilesProcessor, prompts: Prompts) -> Picture:
     assert prompts.grids[0] is not None
-    return Picture(prompts.samples[0], prompts.grids[0], processor.merge, black_patch(processor))
+    return Picture(prompts.samples[0], prompts.grids[0], processor.merge, processor.black_patch())
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_grids_count_tiles_and_tokens(tiled, whole):
 
 def test_black_is_black_as_normalised(whole):
     black = Encoder(whole, TEMPLATE)([Sample("1", (Image.new("RGB", (70, 30)),), "what?", "a")])
-    torch.testing.assert_close(black.pixels[0], black_patch(whole).expand(SIDE**2, -1))
+    torch.testing.assert_close(black.pixels[0], whole.black_patch().expand(SIDE**2, -1))
 
 
 def test_places_on_tiles_are_refused_and_blanking_is_not(tiled):
@@ -81,7 +81,7 @@ def test_pixel_cells_are_patches_of_the_single_tile(whole):
     cells = (before != after).unflatten(1, (SIDE, PATCH)).unflatten(3, (SIDE, PATCH)).any(0)
     changed = cells.any(1).any(-1)
     assert 0 < changed.sum() < SIDE**2
-    black = black_patch(whole).view(3, PATCH, PATCH)
+    black = whole.black_patch().view(3, PATCH, PATCH)
     for row in range(SIDE):
         for column in range(SIDE):
             cell = after[:, row * PATCH : (row + 1) * PATCH, column * PATCH : (column + 1) * PATCH]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mmcredit.functional import stable_seed
 from mmcredit.models.features import ImageFeatures
-from mmcredit.models.processor import ImageOnlyProcessor, black_patch
+from mmcredit.models.processor import ImageOnlyProcessor
 from mmcredit.models.tiny import build_processor, train_tokenizer
 from mmcredit.scoring.views import (
     Blank,
@@ -50,7 +50,7 @@ def see(processor: ImageOnlyProcessor, *images: Image.Image, name: str = "s") ->
     """Pixels as the processor gives them, and the picture an edit is told of."""
     out = processor.image_processor(images=list(images), return_tensors="pt")
     sample = Sample(name, images, "q", "a", bbox=EVIDENCE)
-    return out.pixel_values, Picture(sample, out.image_grid_thw, MERGE, black_patch(processor))
+    return out.pixel_values, Picture(sample, out.image_grid_thw, MERGE, processor.black_patch())
 
 
 def masked_patches(edit: ImageEdit, pixels: Tensor, picture: Picture) -> Tensor:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
 from transformers import AutoConfig
 
 from mmcredit.models.image_only import ImageOnly, ImageOnlyProcessor
 from mmcredit.models.tiles import TilesProcessor
 from mmcredit.models.vlm import family_of
 
-__all__ = ["ImageOnlyProcessor", "black_patch", "load_processor"]
+__all__ = ["ImageOnlyProcessor", "load_processor"]
 
 
 def load_processor(path: str | Path, **images: Any) -> ImageOnly | TilesProcessor:
@@ -26,8 +25,3 @@ def load_processor(path: str | Path, **images: Any) -> ImageOnly | TilesProcesso
         UserError: the model belongs to no known family.
     """
     return family_of(AutoConfig.from_pretrained(path).model_type).PROCESSOR.load(path, **images)
-
-
-def black_patch(processor: ImageOnly | TilesProcessor) -> Tensor:
-    """[patch_dim] what a black patch looks like after the processor's normalisation."""
-    return processor.black_patch()

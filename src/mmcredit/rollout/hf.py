@@ -38,8 +38,7 @@ class HFEngine:
         was_training = policy.training
         policy.eval()
         for start in range(0, len(prompts), at_once):
-            part = slice(start, start + at_once)
-            chunk = Prompts(prompts.samples[part], prompts.ids[part], prompts.pixels[part], prompts.grids[part])
+            chunk = prompts.select(slice(start, start + at_once))
             uniforms = draw_uniforms(self.seed, [s.id for s in chunk.samples], step, self.law)
             found += self._decode(policy, chunk, uniforms)
         policy.train(was_training)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from transformers import Cache
 
 from mmcredit.models.features import ImageFeatures
 
 
-def cache_argument(text_model: nn.Module) -> str:
-    """How the language model's ``forward`` calls its cache: renamed in transformers 5.2x."""
-    return "cache" if "cache" in inspect.signature(text_model.forward).parameters else "past_key_values"
+@functools.cache
+def cache_argument(kind: Any) -> str:
+    """How a language model's ``forward`` calls its cache: renamed in transformers 5.2x."""
+    return "cache" if "cache" in inspect.signature(kind.forward).parameters else "past_key_values"
+
+
+def last_hidden_state(text: Any, cache: Cache | None, **inputs: Any) -> Tensor:
+    """[R, L, D] of the language model; ``cache``, if given, grows."""
+    return text(use_cache=cache is not None, **{cache_argument(type(text)): cache}, **inputs).last_hidden_state
 
 
 def by_prompt(images: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache
 
-from mmcredit.models.families.common import cache_argument
+from mmcredit.models.families.common import last_hidden_state
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.tiles import TilesProcessor, to_tiles
 
@@ -59,15 +59,13 @@ def hidden_states(
     cache: Cache | None = None,
 ) -> Tensor:
     """[R, L, D] last hidden states of the language model; arguments as in ``qwen3_vl``. There is no DeepStack."""
-    text = model.model.language_model
-    out = text(
+    return last_hidden_state(
+        model.model.language_model,
+        cache,
         inputs_embeds=embeds,
         attention_mask=attention,
         position_ids=position_ids[0],
-        use_cache=cache is not None,
-        **{cache_argument(text): cache},
     )
-    return out.last_hidden_state
 
 
 def decoder_layers(model: Any) -> nn.ModuleList:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 from transformers import Cache
 
-from mmcredit.models.families.common import cache_argument
+from mmcredit.models.families.common import last_hidden_state
 from mmcredit.models.families.common import merged_features as image_features
 from mmcredit.models.families.qwen3_vl import decoder_layers, forbidden_ids, positions, vision_tower
 from mmcredit.models.image_only import ImageOnlyProcessor
@@ -40,12 +40,10 @@ def hidden_states(
     cache: Cache | None = None,
 ) -> Tensor:
     """[R, L, D] last hidden states of the language model; arguments as in ``qwen3_vl``. There is no DeepStack."""
-    text = model.model.language_model
-    out = text(
+    return last_hidden_state(
+        model.model.language_model,
+        cache,
         inputs_embeds=embeds,
         attention_mask={"full_attention": attention, "linear_attention": real},
         position_ids=position_ids,
-        use_cache=cache is not None,
-        **{cache_argument(text): cache},
     )
-    return out.last_hidden_state

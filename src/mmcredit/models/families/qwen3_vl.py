@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import Cache
 
-from mmcredit.models.families.common import by_prompt, cache_argument
+from mmcredit.models.families.common import by_prompt, last_hidden_state
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.image_only import ImageOnlyProcessor
 
@@ -72,17 +72,15 @@ def hidden_states(
         deepstack: one [image tokens, D] tensor a DeepStack layer.
         cache: keys and values seen before; grows.
     """
-    text = model.model.language_model
-    out = text(
+    return last_hidden_state(
+        model.model.language_model,
+        cache,
         inputs_embeds=embeds,
         attention_mask=attention,
         position_ids=position_ids,
         visual_pos_masks=image_mask if deepstack else None,
         deepstack_visual_embeds=list(deepstack) or None,
-        use_cache=cache is not None,
-        **{cache_argument(text): cache},
     )
-    return out.last_hidden_state
 
 
 def decoder_layers(model: Any) -> nn.ModuleList:

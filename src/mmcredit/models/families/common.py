@@ -22,7 +22,8 @@ def cache_argument(kind: Any) -> str:
 
 def last_hidden_state(text: Any, cache: Cache | None, **inputs: Any) -> Tensor:
     """[R, L, D] of the language model; ``cache``, if given, grows."""
-    return text(use_cache=cache is not None, **{cache_argument(type(text)): cache}, **inputs).last_hidden_state
+    kind: Any = type(text)
+    return text(use_cache=cache is not None, **{cache_argument(kind): cache}, **inputs).last_hidden_state
 
 
 def by_prompt(images: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:

@@ -92,7 +92,7 @@ def ideal(steps: Steps, settings: Settings) -> dict[str, float]:
     them. Update: forward and backward of P + G T tokens = 3 ``forward`` (a backward pass is two products for each of
     the forward). The optimizer is left out: a few FLOP a parameter.
     """
-    c, merge, total = costs(steps.module.policy), steps.module.scorer.merge, 0
+    c, merge, total = costs(steps.module.policy), steps.module.scorer.encoder.processor.merge, 0
     prompts = steps.encode()
     for ids, pixels in zip(prompts.ids, prompts.pixels, strict=True):
         patches = 0 if pixels is None else len(pixels)

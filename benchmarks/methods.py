@@ -12,8 +12,9 @@ from benchmarks.table import Row, Table
 from benchmarks.timing import Seconds, interleave, ratio, stages
 from mmcredit.callbacks.ced import CED
 from mmcredit.credit import CreditCallback, Record
+from mmcredit.scoring.edits import PixelMask
 from mmcredit.scoring.scorer import Scorer
-from mmcredit.scoring.views import PixelMask, View
+from mmcredit.scoring.views import View
 from mmcredit.types import Rollout
 
 

@@ -24,7 +24,8 @@ from torch import Tensor
 from mmcredit.credit import CreditCallback, Record
 from mmcredit.functional import masked_mean
 from mmcredit.scoring.regions import evidence_box
-from mmcredit.scoring.views import Evidence, FeatureReplace, Filling, Reference, RingMean, Scored, View
+from mmcredit.scoring.replace import Evidence, FeatureReplace, Filling, Reference, RingMean
+from mmcredit.scoring.views import Scored, View
 from mmcredit.types import Rollout, Sample, UserError
 
 if TYPE_CHECKING:

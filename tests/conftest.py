@@ -91,7 +91,6 @@ def make_rollout(processor: ImageOnlyProcessor, prompts: Prompts) -> Callable[..
 @pytest.fixture(scope="session")
 def make_scorer(policy: VisionLanguageModel, processor: ImageOnlyProcessor) -> Callable[..., Scorer]:
     def make(**options: Any) -> Scorer:
-        merge = processor.image_processor.merge_size
-        return Scorer({Weights.OLD: policy}, processor.black_patch(), merge, **options)
+        return Scorer({Weights.OLD: policy}, Encoder(processor, TEMPLATE), **options)
 
     return make

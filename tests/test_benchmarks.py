@@ -59,7 +59,7 @@ def test_the_formula_counts_what_a_plain_forward_pass_runs():
     steps = Steps(SMALLEST, *FORCED, *FIXED)
     c, policy, prompts = flops.costs(steps.module.policy), steps.module.policy, steps.encode()
     patches, length = len(prompts.pixels[0]), len(prompts.ids[0])
-    vision = flops.forward(c, 0, patches, steps.module.scorer.merge, 0, 0)
+    vision = flops.forward(c, 0, patches, steps.module.scorer.encoder.processor.merge, 0, 0)
     assert flops.counted(lambda: policy.features(prompts.pixels, prompts.grids)) == vision
     text = packing.random_rollout(length, 1, 1)
     masked = (length + 1) * (length + 2) // 2 - (length + 1)  # the kernel computes the pairs above the diagonal too

@@ -22,6 +22,7 @@ from mmcredit.module import CreditModule
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
+from mmcredit.teacher import Teacher, refresh_interval
 
 SMALL_MODEL = 50_000_000  # parameters; below, a second CPU thread costs more than it brings
 
@@ -64,11 +65,12 @@ def build(cfg: DictConfig) -> Run:
         models[Weights.REFERENCE] = frozen_copy(policy)
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))
     observers = chosen(cfg.get("observers"))
+    if every := refresh_interval(chain):
+        models[Weights.TEACHER] = frozen_copy(policy)
+        observers.append(Teacher(models[Weights.TEACHER], every))
     module = CreditModule(
         policy=policy,
-        scorer=Scorer(
-            models, processor.black_patch(), processor.merge, engine.law.temperature, **cfg.scoring, seed=cfg.seed
-        ),
+        scorer=Scorer(models, data.encoder, engine.law.temperature, **cfg.scoring, seed=cfg.seed),
         engine=engine,
         val_engine=HFEngine(engine.law.single(), cfg.seed, engine.batch),
         grade=instantiate(cfg.reward),

@@ -3,6 +3,7 @@
 One training step, hooks marked ``->``::
 
     prompts -> responses -> grades -> rollout
+    -> on_rollout(rollout, record)                     start slow services
     -> on_reward(rollout, scorer, record)              new reward, before the group statistics
     advantage = algorithm.advantage(reward)
     -> on_advantage(rollout, advantage, scorer, record)  new token advantage
@@ -72,10 +73,14 @@ class CreditCallback(lightning.Callback):
     """A method. Override the hooks it uses; keep the maths in a pure function beside the class."""
 
     paper: ClassVar[str]  # URL, printed at start
+    refresh_every: int | None = None  # rollout steps between hard copies of the policy to the teacher; None: no teacher
 
     def passes(self) -> int:
         """Extra scoring passes a step over the rollout, for the line printed at start."""
         return 0
+
+    def on_rollout(self, rollout: Rollout, record: Record) -> None:
+        """Right after grading, before log-probs are known: start what is slow, await it where it is needed."""
 
     def on_reward(self, rollout: Rollout, scorer: Scorer, record: Record) -> Tensor:
         """[B, G] new reward; ``rollout.reward_BG`` is the current one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 
+import torch
 from torch import Tensor
 
 LOG_RATIO_CLAMP = 20.0  # nats; METHODS section 0
@@ -37,6 +38,15 @@ def masked_mean(values: Tensor, mask: Tensor, dim: int | tuple[int, ...] | None 
     """Mean over the entries where the mask is set; 0 where it is set nowhere."""
     dims = tuple(range(values.dim())) if dim is None else dim
     return (values * mask).sum(dims) / mask.sum(dims).clamp(min=1)
+
+
+def across_ranks(values: Tensor) -> Tensor:
+    """[N_1 + ... + N_R, ...] the values of all ranks, in rank order; the values themselves where there is one rank."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return values
+    parts: list[Tensor | None] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(parts, values.detach().cpu())
+    return torch.cat([part for part in parts if part is not None]).to(values.device)
 
 
 def zero_variance(reward_BG: Tensor) -> Tensor:

@@ -119,6 +119,8 @@ class CreditModule(lightning.LightningModule):
             grades = self.grade(prompts, responses)
         unknown = torch.zeros(responses.mask_BGT.shape)
         rollout = Rollout(prompts, responses, grades, self.rollout_step, unknown, grades.reward_BG)
+        for method in self.chain:
+            method.on_rollout(rollout, record)
         with record.stage("old_logp"):
             return replace(rollout, logp_BGT=self.scorer.logp(rollout, View()).clone())
 

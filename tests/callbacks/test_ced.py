@@ -16,7 +16,8 @@ from torch import Tensor
 from mmcredit.callbacks.ced import CED, binary, ced_gate, composite, raw_margin, signed, standardized_margin
 from mmcredit.credit import Record
 from mmcredit.functional import stable_seed
-from mmcredit.scoring.views import Evidence, FeatureReplace, Reference, RingMean, Scored, View, Zero
+from mmcredit.scoring.replace import Evidence, FeatureReplace, Reference, RingMean, Zero
+from mmcredit.scoring.views import Scored, View
 from mmcredit.types import Box, Grades, Prompts, Responses, Rollout, Sample, UserError
 
 ATOL = 1e-6  # float64 against Python floats

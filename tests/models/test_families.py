@@ -21,9 +21,11 @@ from mmcredit.models.processor import load_processor
 from mmcredit.models.vlm import VisionLanguageModel, family_of
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
+from mmcredit.scoring.edits import Blank, CoarseInk, FeatureNull, Foreground, PixelMask
+from mmcredit.scoring.replace import FeatureReplace
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.startup import check_sight
-from mmcredit.scoring.views import Blank, FeatureNull, FeatureReplace, PixelMask, View, Weights
+from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Prompts, Rollout, Sample, UserError
 
 TOLERANCE = 1e-5  # nats, float32
@@ -45,7 +47,7 @@ class Subject:
         return self.policy.family.SHARES_PREFIX
 
     def scorer(self, **options: Any) -> Scorer:
-        return Scorer({Weights.OLD: self.policy}, self.processor.black_patch(), self.processor.merge, **options)
+        return Scorer({Weights.OLD: self.policy}, Encoder(self.processor, TEMPLATE), **options)
 
     def scorers(self, **options: Any) -> list[Scorer]:
         """Padded, and packed where rows can be shared."""
@@ -112,9 +114,17 @@ def test_logp_equals_each_response_alone_through_the_plain_model(subject, rollou
         assert not logp[~rollout.mask_BGT].any()
 
 
-@pytest.mark.parametrize(
-    "edit", [Blank(), FeatureNull(), PixelMask(0.5, (0,)), FeatureReplace()], ids=lambda e: type(e).__name__
-)
+def test_a_hinted_prompt_is_that_of_the_hinted_question(subject):
+    encoder = Encoder(subject.processor, TEMPLATE)
+    for sample, ids in zip(subject.prompts.samples, subject.prompts.ids, strict=True):
+        expected = encoder([replace(sample, question=f"{sample.question}\ncandidate: 3")]).ids[0]
+        assert encoder.hinted(sample, ids, "candidate: 3").tolist() == expected.tolist()
+
+
+EDITS = [Blank(), FeatureNull(), PixelMask(0.5, (0,)), FeatureReplace(), CoarseInk(250), Foreground()]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda e: type(e).__name__)
 def test_packed_equals_padded_under_edited_pictures(subject, rollout, edit):
     """The views that name places need pictures that are not cut into tiles."""
     if any(grid is not None and grid[:, 0].max() > 1 for grid in subject.prompts.grids):
@@ -267,7 +277,7 @@ def test_what_is_exported_is_loaded_again(subject, rollout, tmp_path):
         if b != 2:
             assert torch.equal(prompts.pixels[b], subject.prompts.pixels[b])
             assert torch.equal(prompts.grids[b], subject.prompts.grids[b])
-    again = Scorer({Weights.OLD: policy.eval()}, processor.black_patch(), processor.merge)
+    again = Scorer({Weights.OLD: policy.eval()}, Encoder(processor, TEMPLATE))
     torch.testing.assert_close(again.logp(rollout, View()), subject.scorer().logp(rollout, View()))
     trained = {name for name, p in policy.named_parameters() if p.requires_grad}
     last = len(policy.family.decoder_layers(policy.hf)) - 1

@@ -15,8 +15,9 @@ from mmcredit.data.templates import Template
 from mmcredit.models.load import export
 from mmcredit.models.processor import load_processor
 from mmcredit.models.tiles import TilesProcessor, to_patches, to_tiles
+from mmcredit.scoring.edits import Blank, Picture, PixelMask
 from mmcredit.scoring.regions import Grid, grid_of, region_tokens
-from mmcredit.scoring.views import Blank, FeatureReplace, Picture, PixelMask
+from mmcredit.scoring.replace import FeatureReplace
 from mmcredit.types import Box, Prompts, Sample, UserError
 
 TEMPLATE = Template("{question}", ".*")
@@ -30,7 +31,13 @@ def encoded(processor: TilesProcessor, *sizes: tuple[int, int]) -> Prompts:
 
 def picture(processor: TilesProcessor, prompts: Prompts) -> Picture:
     assert prompts.grids[0] is not None
-    return Picture(prompts.samples[0], prompts.grids[0], processor.merge, processor.black_patch())
+    return Picture(
+        prompts.samples[0],
+        prompts.grids[0],
+        processor.merge,
+        processor.black_patch(),
+        Encoder(processor, TEMPLATE).pixels,
+    )
 
 
 @pytest.fixture(scope="module")

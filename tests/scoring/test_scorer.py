@@ -10,19 +10,11 @@ import torch
 from mmcredit.models import vlm
 from mmcredit.models.layout import Row
 from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.scoring.edits import Blank, FeatureNull, Original, PixelMask
+from mmcredit.scoring.replace import Evidence, FeatureReplace, Reference
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.startup import check_packing, check_sight
-from mmcredit.scoring.views import (
-    Blank,
-    Evidence,
-    FeatureNull,
-    FeatureReplace,
-    Original,
-    PixelMask,
-    Reference,
-    Scored,
-    View,
-)
+from mmcredit.scoring.views import Scored, View
 from mmcredit.types import Prompts, Rollout, UserError
 
 TOLERANCE = 1e-5  # nats, float32

@@ -10,27 +10,15 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from mmcredit.data.encode import Encoder
+from mmcredit.data.templates import Template
 from mmcredit.functional import stable_seed
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.processor import ImageOnlyProcessor
 from mmcredit.models.tiny import build_processor, train_tokenizer
-from mmcredit.scoring.views import (
-    Blank,
-    Evidence,
-    FeatureNull,
-    FeatureReplace,
-    Gaussian,
-    ImageEdit,
-    Original,
-    Picture,
-    PixelMask,
-    Reference,
-    RingMean,
-    Scored,
-    View,
-    Weights,
-    Zero,
-)
+from mmcredit.scoring.edits import Blank, FeatureNull, ImageEdit, Original, Picture, PixelMask
+from mmcredit.scoring.replace import Evidence, FeatureReplace, Gaussian, Reference, RingMean, Zero
+from mmcredit.scoring.views import Scored, View, Weights
 from mmcredit.types import Box, Sample
 
 PATCH, MERGE = 16, 2
@@ -50,7 +38,8 @@ def see(processor: ImageOnlyProcessor, *images: Image.Image, name: str = "s") ->
     """Pixels as the processor gives them, and the picture an edit is told of."""
     out = processor.image_processor(images=list(images), return_tensors="pt")
     sample = Sample(name, images, "q", "a", bbox=EVIDENCE)
-    return out.pixel_values, Picture(sample, out.image_grid_thw, MERGE, processor.black_patch())
+    encode = Encoder(processor, Template("", ".*")).pixels
+    return out.pixel_values, Picture(sample, out.image_grid_thw, MERGE, processor.black_patch(), encode)
 
 
 def masked_patches(edit: ImageEdit, pixels: Tensor, picture: Picture) -> Tensor:
@@ -136,9 +125,8 @@ def test_pixel_edits_leave_features_alone(picture: Picture, edit: ImageEdit) -> 
 def picture() -> Picture:
     """4x4 and 2x2 merged tokens: two pictures, the boxes being on the first."""
     images = (Image.new("RGB", (128, 128)), Image.new("RGB", (64, 64)))
-    return Picture(
-        Sample("s", images, "q", "a", bbox=EVIDENCE), torch.tensor([[1, 8, 8], [1, 4, 4]]), MERGE, torch.zeros(1)
-    )
+    sample = Sample("s", images, "q", "a", bbox=EVIDENCE)
+    return Picture(sample, torch.tensor([[1, 8, 8], [1, 4, 4]]), MERGE, torch.zeros(1), lambda _: torch.zeros(0))
 
 
 def random_features(picture: Picture, width: int = 5) -> ImageFeatures:

@@ -79,7 +79,7 @@ class DataModule(lightning.LightningDataModule):
         self.train, self.template, self.seed = train, template, seed
         self.val = {name: source for name, source in val.items() if len(source)}
         self.batch_size, self.val_batch_size = batch_size, val_batch_size
-        self.encoder: Encoder | None = None
+        self.encoder: Encoder
         self.validate_in_fit = False
 
     def connect(self, processor: Any) -> None:
@@ -88,7 +88,6 @@ class DataModule(lightning.LightningDataModule):
 
     def first_prompts(self, count: int) -> Prompts:
         """The first training prompts of the run, for checks at the start."""
-        assert self.encoder is not None, "connect(processor) comes first"
         indices = next(iter(StepBatches(len(self.train), self.batch_size, self.seed)))[:count]
         return self.encoder([self.train[i] for i in indices])
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
+from PIL.Image import Image
+from torch import Tensor
 
 from mmcredit.data.templates import Template
 from mmcredit.types import Prompts, Sample
@@ -28,12 +31,46 @@ class Encoder:
         ids, pixels, grids = zip(*encoded, strict=True)
         return Prompts(tuple(samples), ids, pixels, grids)
 
-    def _one(self, sample: Sample) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        content = [{"type": "image"} for _ in sample.images]
-        content += [{"type": "text", "text": self.template.render(sample.question)}]
-        messages = [{"role": "user", "content": content}]
-        text = self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    @cached_property
+    def black(self) -> Tensor:
+        """[patch_dim] a black patch as the processor normalises it."""
+        return self.processor.black_patch()
+
+    def _one(self, sample: Sample) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        text = self._text(sample, sample.question)
         if not sample.images:
             return self.processor.tokenizer(text, return_tensors="pt").input_ids[0], None, None
         out = self.processor(text=[text], images=[list(sample.images)], return_tensors="pt")
         return out.input_ids[0], out.pixel_values, out.image_grid_thw
+
+    def _text(self, sample: Sample, question: str) -> str:
+        content = [{"type": "image"} for _ in sample.images]
+        content += [{"type": "text", "text": self.template.render(question)}]
+        messages = [{"role": "user", "content": content}]
+        return self.processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+    def hinted(self, sample: Sample, ids_L: Tensor, hint: str) -> Tensor:
+        """The prompt with a line after the question, as if the question had it; what stands up to the last picture,
+        placeholders included, is kept.
+
+        Args:
+            ids_L: int64, the sample's encoded prompt.
+
+        Raises:
+            ValueError: ``ids_L`` is not the prompt that this encoder makes of the sample.
+        """
+        old, new = (self._after_pictures(sample, q) for q in (sample.question, f"{sample.question}\n{hint}"))
+        if ids_L[-len(old) :].tolist() != old:
+            raise ValueError(f"the prompt of sample {sample.id!r} was not encoded by this template and tokenizer")
+        return torch.cat([ids_L[: -len(old)], torch.tensor(new, dtype=ids_L.dtype)])
+
+    def _after_pictures(self, sample: Sample, question: str) -> list[int]:
+        text = self._text(sample, question)
+        for _ in sample.images:
+            text = text.split(self.processor.image_token, 1)[1]
+        return self.processor.tokenizer(text, add_special_tokens=False).input_ids
+
+    def pixels(self, images: Sequence[Image]) -> Tensor:
+        """[patches, patch_dim] of pictures alone, for edits made before the processor."""
+        text = "".join(self.processor.image_token for _ in images)
+        return self.processor(text=[text], images=[list(images)], return_tensors="pt").pixel_values

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from mmcredit.data.encode import Encoder
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.layout import Row
 from mmcredit.models.vlm import TokenScores, VisionLanguageModel
-from mmcredit.scoring.views import Original, Picture, Scored, View, Weights
+from mmcredit.scoring.edits import Original, Picture
+from mmcredit.scoring.rows import Job, Part, batches, ends, hint_of, scope, twins
+from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Rollout
-
-Job = tuple[View, int]  # one prompt under one view
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Some responses of a prompt that share a row."""
-
-    view: View
-    prompt: int
-    members: tuple[int, ...]  # responses, ascending
-    tokens: int  # length of the row
-
-    @property
-    def job(self) -> Job:
-        return self.view, self.prompt
 
 
 class Scorer:
     """Scores rollouts.
 
     Args:
-        models: the policy (as ``Weights.OLD``) and, if built, the reference.
-        black: [patch_dim] a black patch as the processor normalises it.
-        merge: spatial merge size of the vision tower.
+        models: the policy (as ``Weights.OLD``) and, if built, reference and teacher.
+        encoder: what made the prompts; encodes hints and edited pictures.
         temperature: logits are divided by it, as in sampling; top-p and forbidden tokens do not enter.
         packed: let responses of a prompt share a row, as many as cost least, if the model can; else one padded row a
             response.
@@ -49,18 +35,18 @@ class Scorer:
     def __init__(
         self,
         models: Mapping[Weights, VisionLanguageModel],
-        black: Tensor,
-        merge: int,
+        encoder: Encoder,
         temperature: float = 1.0,
         packed: bool = True,
         token_budget: int = 16384,
         seed: int = 0,
     ) -> None:
-        self.models, self.black, self.merge = models, black, merge
+        self.models, self.encoder = models, encoder
         self.temperature, self.token_budget, self.seed = temperature, token_budget, seed
         self.packed = packed and self.policy.shares_prefix()
         self.passes: Counter[View] = Counter()  # views computed since the last rollout began
         self.tokens: Counter[str] = Counter()  # of all passes: computed, and as padded rows of a response each
+        self.seconds: dict[str, float] = defaultdict(float)  # of all passes without gradients: vision, views by name
         self._owner: Tensor | None = None
         self._cache: dict[View, Tensor] = {}
         self._scored: dict[View, Tensor] = {}
@@ -85,24 +71,28 @@ class Scorer:
         self._begin(rollout)
         wanted = rollout.mask_BGT.any(-1) if where_BG is None else where_BG & rollout.mask_BGT.any(-1)
         nothing = torch.zeros_like(wanted)
-        todo = [v for v in dict.fromkeys(views) if (wanted & ~self._scored.get(v, nothing)).any()]
-        twins = _twins(rollout, wanted)
-        single = wanted.clone()
-        for b, g, _ in twins:
-            single[b, g] = False
-        keeps = {v: _scope(rollout, v) & single[..., None] for v in todo}
+        missing = {v: wanted & ~self._scored.get(v, nothing) for v in dict.fromkeys(views)}
+        todo = [v for v in missing if missing[v].any()]
+        same = {v: twins(rollout, v, wanted | self._scored.get(v, nothing)) for v in todo}
+        keeps = {v: scope(rollout, v) & missing[v][..., None] for v in todo}
         for view in todo:
+            for b, g, _ in same[view]:
+                keeps[view][b, g] = False
             self.passes[view] += 1
             self._cache.setdefault(view, torch.zeros(rollout.shape))
             self._scored[view] = self._scored.get(view, nothing) | wanted
         parts = [p for v in todo for b in range(len(rollout.prompts)) for p in self._parts(rollout, v, b, keeps[v][b])]
-        for batch in self._batches(parts):
+        for batch in batches(parts, self.token_budget):
             self._see(rollout, [part.job for part in batch])
+            began = time.perf_counter()
             rows = [self._row(rollout, part, keeps[part.view], self._features[part.job]) for part in batch]
             scores = self.models[batch[0].view.weights].scores(rows, self.temperature)
             self._store(batch, keeps, scores.logp_S.float().cpu())
+            share = (time.perf_counter() - began) / sum(part.tokens for part in batch)
+            for part in batch:
+                self.seconds[part.view.name] += share * part.tokens
         for view in todo:
-            for b, g, first in twins:
+            for b, g, first in same[view]:
                 self._cache[view][b, g] = self._cache[view][b, first]
         return [self._cache.get(v, torch.zeros(rollout.shape)) for v in views]
 
@@ -131,36 +121,30 @@ class Scorer:
                 store.clear()
 
     def _parts(self, rollout: Rollout, view: View, b: int, keep_GT: Tensor) -> Iterator[Part]:
-        """Rows for one prompt: its responses with a token to score, as many a row as cost least."""
-        ends = _ends(keep_GT)
-        members = [g for g, end in enumerate(ends) if end]
-        if not members:
-            return
-        prompt, lengths = len(rollout.prompts.ids[b]), [ends[g] for g in members]
-        size = self.models[view.weights].cheapest_sharing(prompt, lengths, self.token_budget) if self.packed else 1
-        for start in range(0, len(members), size):
-            shared = slice(start, start + size)
-            yield Part(view, b, tuple(members[shared]), prompt + sum(lengths[shared]))
-        self.tokens["padded"] += len(members) * (prompt + max(lengths))
-
-    def _batches(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
-        """Rows of the same weights and about the same length, up to the token budget, padding included."""
-        batch: list[Part] = []
-        for part in sorted(parts, key=lambda p: (p.view.weights.value, p.tokens)):
-            same = batch and batch[0].view.weights == part.view.weights
-            if batch and not (same and (len(batch) + 1) * part.tokens <= self.token_budget):
-                yield batch
-                batch = []
-            batch.append(part)
-        if batch:
-            yield batch
+        """Rows for one prompt: its responses with a token to score and the same hint, as many a row as cost least."""
+        lasts = ends(keep_GT)
+        groups: dict[str | None, list[int]] = {}
+        for g, last in enumerate(lasts):
+            if last:
+                groups.setdefault(hint_of(view, b, g), []).append(g)
+        for hint, members in groups.items():
+            ids = rollout.prompts.ids[b]
+            if hint is not None:
+                ids = self.encoder.hinted(rollout.prompts.samples[b], ids, hint)
+            lengths = [lasts[g] for g in members]
+            model = self.models[view.weights]
+            size = model.cheapest_sharing(len(ids), lengths, self.token_budget) if self.packed else 1
+            for start in range(0, len(members), size):
+                shared = slice(start, start + size)
+                yield Part(view, b, tuple(members[shared]), ids, len(ids) + sum(lengths[shared]))
+            self.tokens["padded"] += len(members) * (len(ids) + max(lengths))
 
     def _row(self, rollout: Rollout, part: Part, keep_BGT: Tensor, features: ImageFeatures | None) -> Row:
         model, b = self.models[part.view.weights], part.prompt
-        ends = _ends(keep_BGT[b])
-        ys = tuple(rollout.responses.ids_BGT[b, g, : ends[g]].to(model.device) for g in part.members)
-        kept = tuple(keep_BGT[b, g, : ends[g]].to(model.device) for g in part.members)
-        prompt, grid = rollout.prompts.ids[b].to(model.device), rollout.prompts.grids[b]
+        lasts = ends(keep_BGT[b])
+        ys = tuple(rollout.responses.ids_BGT[b, g, : lasts[g]].to(model.device) for g in part.members)
+        kept = tuple(keep_BGT[b, g, : lasts[g]].to(model.device) for g in part.members)
+        prompt, grid = part.ids_L.to(model.device), rollout.prompts.grids[b]
         self.tokens["computed"] += part.tokens
         return Row(prompt, model.positions_of(prompt, grid), features, ys, kept)
 
@@ -175,7 +159,7 @@ class Scorer:
 
     def _see(self, rollout: Rollout, batch: Sequence[Job]) -> None:
         """Features of each job: the tower runs once a picture and pixel edit, feature edits are applied after it."""
-        prompts = rollout.prompts
+        began, prompts = time.perf_counter(), rollout.prompts
         todo = [job for job in dict.fromkeys(batch) if job not in self._features]
         pending = dict.fromkeys(job for job in map(_seen, todo) if job not in self._features)
         if pending:
@@ -189,33 +173,12 @@ class Scorer:
             base = self._features[_seen((view, b))]
             changed = base if base is None else view.image.features(base, self._picture(rollout, b))
             self._features[view, b] = changed
+        self.seconds["vision"] += time.perf_counter() - began
 
     def _picture(self, rollout: Rollout, b: int) -> Picture:
-        grid = rollout.prompts.grids[b]
+        grid, encoder = rollout.prompts.grids[b], self.encoder
         assert grid is not None, "a prompt without pictures has nothing to edit"
-        return Picture(rollout.prompts.samples[b], grid, self.merge, self.black)
-
-
-def _scope(rollout: Rollout, view: View) -> Tensor:
-    return rollout.grades.answer_BGT if view.scored is Scored.ANSWER else rollout.mask_BGT
-
-
-def _twins(rollout: Rollout, wanted_BG: Tensor) -> list[tuple[int, int, int]]:
-    """(prompt, response, earlier equal response): scored once, so that equal responses get exactly equal numbers."""
-    found = []
-    lengths = rollout.mask_BGT.sum(-1).tolist()
-    for b, (group, wanted) in enumerate(zip(rollout.responses.ids_BGT.tolist(), wanted_BG.tolist(), strict=True)):
-        first: dict[tuple[int, ...], int] = {}
-        for g, ids in enumerate(group):
-            if wanted[g]:
-                earlier = first.setdefault(tuple(ids[: lengths[b][g]]), g)
-                found += [(b, g, earlier)] if earlier != g else []
-    return found
-
-
-def _ends(keep_GT: Tensor) -> list[int]:
-    """Of each response, the length up to its last token to score; 0 where there is none."""
-    return ((torch.arange(keep_GT.shape[1]) + 1) * keep_GT).amax(1).tolist()
+        return Picture(rollout.prompts.samples[b], grid, encoder.processor.merge, encoder.black, encoder.pixels)
 
 
 def _seen(job: Job) -> Job:

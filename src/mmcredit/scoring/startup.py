@@ -6,8 +6,9 @@ import logging
 
 import torch
 
+from mmcredit.scoring.edits import Blank
 from mmcredit.scoring.scorer import Scorer
-from mmcredit.scoring.views import Blank, View
+from mmcredit.scoring.views import View
 from mmcredit.types import Rollout, UserError
 
 log = logging.getLogger(__name__)

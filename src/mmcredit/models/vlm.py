@@ -109,7 +109,7 @@ class VisionLanguageModel(nn.Module):
         """[3, L] rotary positions of one prompt."""
         return self.family.positions(self.hf, ids_L, None if grid is None else grid.to(self.device))
 
-    def cheapest_sharing(self, prompt: int, lengths: Sequence[int], budget: int) -> int:
+    def cheapest_sharing(self, prompt: int, lengths: Sequence[int], shared: Sequence[int], budget: int) -> int:
         """How many responses should share a row: all of them save prompt tokens, few of them save attention.
 
         Compares the multiply-adds of a forward pass, tokens x parameters + layers x width x sum of squared row
@@ -118,14 +118,18 @@ class VisionLanguageModel(nn.Module):
         Args:
             prompt: prompt tokens.
             lengths: tokens of each response.
+            shared: tokens that each shares with the one before it.
             budget: longest row.
         """
         text = self.hf.config.get_text_config()
         head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         width, layers = text.num_attention_heads * head, text.num_hidden_layers
 
+        own = [n - s for n, s in zip(lengths, shared, strict=True)]
+
         def cost(size: int) -> float:
-            rows = [prompt + sum(lengths[i : i + size]) for i in range(0, len(lengths), size)]
+            firsts = range(0, len(lengths), size)
+            rows = [prompt + shared[i] + sum(own[i : i + size]) for i in firsts]  # a row's first response is whole
             if size > 1 and max(rows) > budget:
                 return math.inf
             return sum(rows) * self.language_parameters + layers * width * 2 * sum(row * row for row in rows)
@@ -184,7 +188,8 @@ class VisionLanguageModel(nn.Module):
             raise ValueError(f"responses of a {self.hf.config.model_type} model cannot share a row")
         layout = lay_out(rows, self.pad_id, self.dtype, left_pad)
         hidden = self.hidden_states(layout, [row.features for row in rows])
-        return self._head(hidden.flatten(0, 1)[layout.predictors_S], layout.targets_S, temperature)
+        found = self._head(hidden.flatten(0, 1)[layout.predictors_U], layout.targets_U, temperature)
+        return TokenScores(*(values[layout.unique_S] for values in found))
 
     def _head(self, hidden_SD: Tensor, targets_S: Tensor, temperature: float) -> TokenScores:
         chunk = max(HEAD_ELEMENTS // self.vocabulary, 1)

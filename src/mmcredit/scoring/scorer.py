@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmcredit.data.encode import Encoder
 from mmcredit.models.features import ImageFeatures
-from mmcredit.models.layout import Row
+from mmcredit.models.layout import Row, common_prefixes
 from mmcredit.models.vlm import TokenScores, VisionLanguageModel
 from mmcredit.scoring.edits import Original, Picture
 from mmcredit.scoring.rows import Job, Part, batches, ends, hint_of, scope, twins
@@ -102,8 +102,10 @@ class Scorer:
         features = self.policy.features(micro.prompts.pixels, micro.prompts.grids)
         parts = [p for b in range(len(micro.prompts)) for p in self._parts(micro, view, b, mask[b])]
         flat = self.policy.scores([self._row(micro, p, mask, features[p.prompt]) for p in parts], self.temperature)
-        zeros, mask = torch.zeros(micro.shape, device=flat.logp_S.device), mask.to(flat.logp_S.device)
-        return TokenScores(*(zeros.masked_scatter(mask, part.float()) for part in flat))
+        places = torch.arange(mask.numel()).view(mask.shape)
+        order = torch.cat([places[p.prompt, g][mask[p.prompt, g]] for p in parts for g in p.members])
+        zeros, order = torch.zeros(mask.numel(), device=flat.logp_S.device), order.to(flat.logp_S.device)
+        return TokenScores(*(zeros.index_copy(0, order, part.float()).view(mask.shape) for part in flat))
 
     def to(self, device: torch.device) -> None:
         """Move all models."""
@@ -131,13 +133,20 @@ class Scorer:
             ids = rollout.prompts.ids[b]
             if hint is not None:
                 ids = self.encoder.hinted(rollout.prompts.samples[b], ids, hint)
-            lengths = [lasts[g] for g in members]
-            model = self.models[view.weights]
-            size = model.cheapest_sharing(len(ids), lengths, self.token_budget) if self.packed else 1
-            for start in range(0, len(members), size):
-                shared = slice(start, start + size)
-                yield Part(view, b, tuple(members[shared]), ids, len(ids) + sum(lengths[shared]))
-            self.tokens["padded"] += len(members) * (len(ids) + max(lengths))
+            ys = {g: rollout.responses.ids_BGT[b, g, : lasts[g]].tolist() for g in members}
+            members.sort(key=ys.__getitem__)
+            yield from self._share(view, b, ids, members, [ys[g] for g in members])
+
+    def _share(
+        self, view: View, b: int, ids_L: Tensor, members: Sequence[int], ys: Sequence[list[int]]
+    ) -> Iterator[Part]:
+        model, lengths, shared = self.models[view.weights], list(map(len, ys)), common_prefixes(ys)
+        size = model.cheapest_sharing(len(ids_L), lengths, shared, self.token_budget) if self.packed else 1
+        for start in range(0, len(members), size):
+            row = slice(start, start + size)
+            begins = (0, *shared[row][1:])
+            yield Part(view, b, tuple(members[row]), begins, ids_L, len(ids_L) + sum(lengths[row]) - sum(begins))
+        self.tokens["padded"] += len(members) * (len(ids_L) + max(lengths))
 
     def _row(self, rollout: Rollout, part: Part, keep_BGT: Tensor, features: ImageFeatures | None) -> Row:
         model, b = self.models[part.view.weights], part.prompt
@@ -146,16 +155,14 @@ class Scorer:
         kept = tuple(keep_BGT[b, g, : lasts[g]].to(model.device) for g in part.members)
         prompt, grid = part.ids_L.to(model.device), rollout.prompts.grids[b]
         self.tokens["computed"] += part.tokens
-        return Row(prompt, model.positions_of(prompt, grid), features, ys, kept)
+        return Row(prompt, model.positions_of(prompt, grid), features, ys, kept, part.shared)
 
     def _store(self, batch: Sequence[Part], keeps: Mapping[View, Tensor], logp_S: Tensor) -> None:
-        masks = []
+        keep_M = [keeps[part.view][part.prompt, g] for part in batch for g in part.members]
+        scored = iter(logp_S.split([int(keep.sum()) for keep in keep_M]))
         for part in batch:
-            mask = torch.zeros_like(keeps[part.view][part.prompt])
-            mask[list(part.members)] = keeps[part.view][part.prompt][list(part.members)]
-            masks.append(mask)
-        for part, mask, scored in zip(batch, masks, logp_S.split([int(m.sum()) for m in masks]), strict=True):
-            self._cache[part.view][part.prompt][mask] = scored
+            for g in part.members:
+                self._cache[part.view][part.prompt, g, keeps[part.view][part.prompt, g]] = next(scored)
 
     def _see(self, rollout: Rollout, batch: Sequence[Job]) -> None:
         """Features of each job: the tower runs once a picture and pixel edit, feature edits are applied after it."""

@@ -264,6 +264,7 @@ def test_blanking_the_picture_changes_log_probs(make_rollout, make_scorer):
 
 def test_a_model_that_ignores_pixels_is_refused(policy, make_rollout, make_scorer, monkeypatch):
     blind = VisionLanguageModel.features
+    policy.feature_cache.clear()
     monkeypatch.setattr(
         VisionLanguageModel,
         "features",

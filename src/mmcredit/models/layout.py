@@ -7,6 +7,7 @@ batch; with a whole group it is exact, and the prompt, or any beginning that res
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,35 @@ def common_prefixes(responses: Sequence[Sequence[int]]) -> list[int]:
         same = next((t for t, (a, b) in enumerate(both) if a != b), None)
         shared[i] = min(len(responses[i - 1]), len(responses[i])) if same is None else same
     return shared
+
+
+def cheapest_sharing(
+    prompt: int, lengths: Sequence[int], shared: Sequence[int], budget: int, parameters: int, pair: int
+) -> int:
+    """How many responses should share a row: all of them save prompt tokens, few of them save attention.
+
+    Compares the multiply-adds of a forward pass, tokens x parameters + pair x sum of squared row lengths (the mask is
+    dense), over rows that keep to the budget.
+
+    Args:
+        prompt: prompt tokens.
+        lengths: tokens of each response.
+        shared: tokens that each shares with the one before it.
+        budget: longest row.
+        parameters: of the language model's layers.
+        pair: multiply-adds of a pair of tokens in attention, over all layers.
+    """
+    own = [n - s for n, s in zip(lengths, shared, strict=True)]
+
+    def cost(size: int) -> float:
+        firsts = range(0, len(lengths), size)
+        rows = [prompt + shared[i] + sum(own[i : i + size]) for i in firsts]  # a row's first response is whole
+        if size > 1 and max(rows) > budget:
+            return math.inf
+        return sum(rows) * parameters + pair * sum(row * row for row in rows)
+
+    sizes = {math.ceil(len(lengths) / rows) for rows in range(1, len(lengths) + 1)}
+    return min(sorted(sizes), key=cost)
 
 
 def lay_out(rows: Sequence[Row], pad_id: int, dtype: torch.dtype, left_pad: bool = False) -> Layout:

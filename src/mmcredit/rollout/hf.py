@@ -80,7 +80,7 @@ class HFEngine:
 
 def prompt_rows(policy: VisionLanguageModel, prompts: Prompts) -> list[Row]:
     """Rows of the prompts alone."""
-    features, positions = policy.features(prompts.pixels, prompts.grids), policy.positions(prompts)
+    features, positions = policy.features_of(prompts), policy.positions(prompts)
     return [
         Row(ids.to(policy.device), position, feature, ())
         for ids, position, feature in zip(prompts.ids, positions, features, strict=True)

@@ -99,7 +99,7 @@ class Scorer:
     def train_scores(self, micro: Rollout) -> TokenScores:
         """[B, G, T] log-prob and entropy of the policy itself, with gradients."""
         view, mask = View(), micro.mask_BGT
-        features = self.policy.features(micro.prompts.pixels, micro.prompts.grids)
+        features = self.policy.features_of(micro.prompts)
         parts = [p for b in range(len(micro.prompts)) for p in self._parts(micro, view, b, mask[b])]
         flat = self.policy.scores([self._row(micro, p, mask, features[p.prompt]) for p in parts], self.temperature)
         places = torch.arange(mask.numel()).view(mask.shape)
@@ -169,18 +169,21 @@ class Scorer:
         began, prompts = time.perf_counter(), rollout.prompts
         todo = [job for job in dict.fromkeys(batch) if job not in self._features]
         pending = dict.fromkeys(job for job in map(_seen, todo) if job not in self._features)
-        if pending:
-            pixels = [
-                None if shown is None else view.image.pixels(shown, self._picture(rollout, b))
-                for (view, b), shown in ((job, prompts.pixels[job[1]]) for job in pending)
-            ]
-            seen = self.models[batch[0][0].weights].features(pixels, [prompts.grids[b] for _, b in pending])
-            self._features.update(zip(pending, seen, strict=True))
+        model = self.models[batch[0][0].weights]
+        plain = [job for job in pending if not job[0].image.touches_pixels]
+        self._features.update(zip(plain, model.features_of(prompts.pick([b for _, b in plain])), strict=True))
+        edited = [job for job in pending if job[0].image.touches_pixels]
+        pixels = [self._edited(rollout, view, b) for view, b in edited]
+        self._features.update(zip(edited, model.features(pixels, [prompts.grids[b] for _, b in edited]), strict=True))
         for view, b in todo:
             base = self._features[_seen((view, b))]
             changed = base if base is None else view.image.features(base, self._picture(rollout, b))
             self._features[view, b] = changed
         self.seconds["vision"] += time.perf_counter() - began
+
+    def _edited(self, rollout: Rollout, view: View, b: int) -> Tensor | None:
+        pixels = rollout.prompts.pixels[b]
+        return None if pixels is None else view.image.pixels(pixels, self._picture(rollout, b))
 
     def _picture(self, rollout: Rollout, b: int) -> Picture:
         grid, encoder = rollout.prompts.grids[b], self.encoder

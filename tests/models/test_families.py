@@ -321,7 +321,7 @@ def test_an_unknown_family_is_refused():
 def test_gradient_checkpointing_computes_layers_again_with_the_same_gradients(subject, rollout):
     runs, found = [], []
     policy = frozen_copy(subject.policy).requires_grad_(True).train()
-    policy.family.decoder_layers(policy.hf)[0].mlp.register_forward_hook(lambda *_: runs.append(1))
+    policy.family.decoder_layers(policy.hf)[0].mlp.register_forward_pre_hook(lambda *_: runs.append(1))
     scorer = Scorer({Weights.OLD: policy}, Encoder(subject.processor, TEMPLATE))
     for _ in range(2):
         runs.clear()

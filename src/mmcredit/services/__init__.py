@@ -1,1 +1,2 @@
-"""Judges of claims: the oracle of the embedded world."""
+"""What knows about claims: routers that mark them in a response, the chat client behind them, the embedded world's
+oracle."""

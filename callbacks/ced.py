@@ -121,8 +121,8 @@ class CED(CreditCallback):
         filling = filling or RingMean()
         self.views = [View(image=FeatureReplace(r, filling, ring), scored=self.scored) for r in regions]
 
-    def passes(self) -> int:
-        return len(self.views)
+    def extra_views(self, seed: int) -> Sequence[View]:
+        return self.views
 
     def on_reward(self, rollout: Rollout, scorer: Scorer, record: Record) -> Tensor:
         has_image = torch.tensor([bool(sample.images) for sample in rollout.prompts.samples])

@@ -36,6 +36,11 @@ class Encoder:
         """[patch_dim] a black patch as the processor normalises it."""
         return self.processor.black_patch()
 
+    @cached_property
+    def special_ids(self) -> Tensor:
+        """Ids of the tokens that are no text: ends of turns, placeholders of pictures."""
+        return torch.tensor(self.processor.tokenizer.all_special_ids)
+
     def _one(self, sample: Sample) -> tuple[Tensor, Tensor | None, Tensor | None]:
         text = self._text(sample, sample.question)
         if not sample.images:

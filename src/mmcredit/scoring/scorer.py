@@ -18,6 +18,8 @@ from mmcredit.scoring.rows import Job, Part, batches, ends, hint_of, scope, twin
 from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Rollout
 
+PLAIN = View()
+
 
 class Scorer:
     """Scores rollouts.
@@ -96,10 +98,16 @@ class Scorer:
                 self._cache[view][b, g] = self._cache[view][b, first]
         return [self._cache.get(v, torch.zeros(rollout.shape)) for v in views]
 
-    def train_scores(self, micro: Rollout) -> TokenScores:
-        """[B, G, T] log-prob and entropy of the policy itself, with gradients."""
-        view, mask = View(), micro.mask_BGT
-        features = self.policy.features(micro.prompts.pixels, micro.prompts.grids)
+    def train_scores(self, micro: Rollout, view: View = PLAIN) -> TokenScores:
+        """[B, G, T] log-prob and entropy of the policy under the view, with gradients; 0 where not scored.
+
+        Args:
+            view: of the policy's own weights (``Weights.OLD``, though they have moved since) and without hints.
+        """
+        assert view.weights is Weights.OLD and view.hints is None, "only the policy's own view is trained"
+        mask, jobs = scope(micro, view), [(view, b) for b in range(len(micro.prompts))]
+        seen = self.policy.features([self._shown(micro, job) for job in jobs], micro.prompts.grids)
+        features = [self._changed(micro, job, base) for job, base in zip(jobs, seen, strict=True)]
         parts = [p for b in range(len(micro.prompts)) for p in self._parts(micro, view, b, mask[b])]
         flat = self.policy.scores([self._row(micro, p, mask, features[p.prompt]) for p in parts], self.temperature)
         zeros, mask = torch.zeros(micro.shape, device=flat.logp_S.device), mask.to(flat.logp_S.device)
@@ -163,17 +171,23 @@ class Scorer:
         todo = [job for job in dict.fromkeys(batch) if job not in self._features]
         pending = dict.fromkeys(job for job in map(_seen, todo) if job not in self._features)
         if pending:
-            pixels = [
-                None if shown is None else view.image.pixels(shown, self._picture(rollout, b))
-                for (view, b), shown in ((job, prompts.pixels[job[1]]) for job in pending)
-            ]
+            pixels = [self._shown(rollout, job) for job in pending]
             seen = self.models[batch[0][0].weights].features(pixels, [prompts.grids[b] for _, b in pending])
             self._features.update(zip(pending, seen, strict=True))
-        for view, b in todo:
-            base = self._features[_seen((view, b))]
-            changed = base if base is None else view.image.features(base, self._picture(rollout, b))
-            self._features[view, b] = changed
+        for job in todo:
+            self._features[job] = self._changed(rollout, job, self._features[_seen(job)])
         self.seconds["vision"] += time.perf_counter() - began
+
+    def _shown(self, rollout: Rollout, job: Job) -> Tensor | None:
+        """[patches, patch_dim] pixels that the vision tower gets."""
+        view, b = job
+        pixels = rollout.prompts.pixels[b]
+        return None if pixels is None else view.image.pixels(pixels, self._picture(rollout, b))
+
+    def _changed(self, rollout: Rollout, job: Job, seen: ImageFeatures | None) -> ImageFeatures | None:
+        """Features that the language model gets."""
+        view, b = job
+        return None if seen is None else view.image.features(seen, self._picture(rollout, b))
 
     def _picture(self, rollout: Rollout, b: int) -> Picture:
         grid, encoder = rollout.prompts.grids[b], self.encoder

@@ -60,7 +60,7 @@ def vppo_weights(
 def vppo_keep(dependence_BGT: Tensor, mask_BGT: Tensor, keep: float = 0.4) -> Tensor:
     """[B, G, T] bool, the ceil(keep T_i) valid tokens of largest dependence, the earlier of equal ones; step 4."""
     count_BG = (keep * mask_BGT.sum(-1).double() - 1e-9).ceil()  # .4 x 5 = 2 tokens, whatever the rounding
-    order = dependence_BGT.masked_fill(~mask_BGT, -torch.inf).argsort(-1, descending=True, stable=True)
+    order = dependence_BGT.masked_fill(~mask_BGT, -torch.inf).sort(dim=-1, descending=True, stable=True).indices
     return (order.argsort(-1) < count_BG[..., None]) & mask_BGT
 
 

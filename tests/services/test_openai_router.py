@@ -126,7 +126,7 @@ def test_after_an_invalid_reply_the_prompt_says_what_is_wanted():
         (routing,) = asked.submit(requests(1)).result()
         sent = [body["messages"][-1]["content"] for body in stub.bodies]
     assert routing.failure is None and asked.counters["answered"] == 1 and asked.counters["attempts"] == 3
-    assert "Retry 1" in sent[1] and "Retry" not in sent[0] and "Retry" not in sent[2]
+    assert "Retry 1" in sent[1] and "Retry 1" in sent[2] and "Retry" not in sent[0]
     assert all(body["temperature"] == 0 for body in stub.bodies) and set(stub.keys) == {f"Bearer {KEY}"}
 
 
@@ -331,11 +331,22 @@ def test_the_configuration_builds_a_router_and_holds_no_key(tmp_path):
     assert KEY not in OmegaConf.to_yaml(config) and KEY not in repr(built.chat)
 
 
+def test_further_arguments_reach_the_server(tmp_path):
+    quiet = "+router.chat.request.extra_body.chat_template_kwargs.enable_thinking=false"
+    with serving([GOOD]) as stub:
+        config = compose(f"run_dir={tmp_path}", "router.chat.model=m", f"router.chat.base_url={stub.url}", quiet)
+        (routing,) = instantiate(config.router).submit(requests(1)).result()
+        sent = stub.bodies[0]
+    assert routing.failure is None and sent["max_tokens"] == 8192
+    assert sent["chat_template_kwargs"] == {"enable_thinking": False}
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [
         ("router.chat.model=null", "router=openai needs a model: router.chat.model="),
         ("router.chat.api_key_env=sk-123", "api_key_env must be the name of an environment variable"),
+        ("router.chat.base_url=localhost:8000", "router.chat.base_url=localhost:8000 must start with http://"),
         ("router.chat.concurrency=0", "router.chat.concurrency=0 must be a whole number at least 1"),
         ("router.chat.concurrency=2.5", "router.chat.concurrency=2.5 must be a whole number at least 1"),
         ("router.chat.step_seconds=null", "router.chat.step_seconds=None must be a number at least"),

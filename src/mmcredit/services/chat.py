@@ -17,7 +17,6 @@ from mmcredit.services.breaker import Breaker
 from mmcredit.services.cache import DiskCache
 from mmcredit.services.client import Line, content
 from mmcredit.services.prompts import Failure, Prompt, Task
-from mmcredit.services.replies import InvalidJson
 from mmcredit.types import UserError
 
 T = TypeVar("T")
@@ -89,6 +88,8 @@ class ChatService:
                 f"{self.name} needs a model: {node}.model=<its name on the server>, and for a server of your own "
                 f"{node}.base_url=http://localhost:8000/v1"
             )
+        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
+            raise UserError(f"{node}.base_url={self.base_url} must start with http:// or https://")
         if not self.api_key_env.isidentifier():
             raise UserError(f"{node}.api_key_env must be the name of an environment variable, e.g. OPENAI_API_KEY")
         for key, lowest in LOWEST.items():
@@ -113,12 +114,13 @@ class ChatService:
         key = await asyncio.to_thread(self._key, prompt, task)
         if (kept := await self._read(key, task)) is not None:
             return "cached", kept
-        failure = Failure("breaker_open")
+        failure, suffix = Failure("breaker_open"), ""
         for attempt in range(self.retries + 1):
-            invalid = failure.kind in INVALID
-            if attempt and not invalid:
+            if failure.kind in INVALID:
+                suffix = task.retry.format(attempt=attempt)
+            elif attempt:
                 await asyncio.sleep(self.backoff_seconds * 2 ** (attempt - 1))
-            messages = prompt.messages(task.retry.format(attempt=attempt) if invalid else "")
+            messages = prompt.messages(suffix)
             async with line.places:
                 if not self.breaker.allows():
                     break
@@ -141,7 +143,7 @@ class ChatService:
         except Exception as error:  # whatever it is, training goes on
             reply: tuple[str, T] | Failure = line.failure(error)
         else:
-            reply = read(text, task)
+            reply = task.read(text)
         self.breaker.judge(works=not isinstance(reply, Failure) or reply.kind in INVALID)
         if isinstance(reply, Failure):
             self.counters[f"attempt/{reply.kind}"] += 1
@@ -173,16 +175,6 @@ class ChatService:
             self._quiet_until[kind] = time.monotonic() + QUIET_SECONDS
             detail = next((f": {f.detail}" for f in failures if f.kind == kind and f.detail), "")
             log.warning("%s: %d of %d requests failed (%s%s): %s", self.name, count, total, kind, detail, without)
-
-
-def read(text: str, task: Task[T]) -> tuple[str, T] | Failure:
-    """A reply and what it says."""
-    try:
-        return text, task.parse(text)
-    except InvalidJson as error:
-        return Failure("invalid_json", str(error))
-    except ValueError as error:
-        return Failure("invalid_schema", type(error).__name__)
 
 
 @dataclass(eq=False)

@@ -9,10 +9,10 @@ paper does not say what happens to a reply with some invalid spans: here it is i
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from mmcredit.services.chat import Asked, ChatService
 from mmcredit.services.claims import MAX_SPANS, ClaimSpan, Routing, place
@@ -77,11 +77,7 @@ class OpenAIRouter:
         self.chat, self.send_images, self.max_chars = chat, send_images, max_chars
         self.task = Task(parse_spans, RETRY, version="spans-1", without="unit gates there")
         self.name = chat.name
-
-    @property
-    def counters(self) -> Counter[str]:
-        """See ``ChatService``; ``spans`` and ``dropped`` besides."""
-        return self.chat.counters
+        self.counters = chat.counters  # with ``spans`` and ``dropped`` besides
 
     def submit(self, requests: Sequence[RoutingRequest]) -> RoutingPending:
         """See ``Router``."""
@@ -125,8 +121,8 @@ def parse_spans(reply: str) -> tuple[ClaimSpan, ...]:
 
 
 @cache
-def span_adapter():  # type: ignore[no-untyped-def]  # pydantic is an optional extra
+def span_adapter() -> Any:
     """Validates a list of spans."""
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter  # comes with the optional openai package
 
     return TypeAdapter(tuple[ClaimSpan, ...])

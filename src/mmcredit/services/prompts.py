@@ -9,6 +9,8 @@ from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mmcredit.services.replies import InvalidJson
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -64,3 +66,12 @@ class Task(Generic[T]):
     retry: str  # added to the prompt after an invalid reply; {attempt} counts from 1
     version: str  # of the reply's schema: another version is another cache entry
     without: str  # what happens to requests that fail, for the log: "unit gates there"
+
+    def read(self, text: str) -> tuple[str, T] | Failure:
+        """A reply and what it says."""
+        try:
+            return text, self.parse(text)
+        except InvalidJson as error:
+            return Failure("invalid_json", str(error))
+        except ValueError as error:
+            return Failure("invalid_schema", type(error).__name__)

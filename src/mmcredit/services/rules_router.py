@@ -1,8 +1,8 @@
 """A claim router of cue words, for real text without a server.
 
 Limits: English; a clause is judged by its words, not by its grammar, so that what is seen but said without a cue word
-is missed ("it opens upwards"), and a cue word in another sense misleads ("the left side of the equation" is caught,
-"turn right" is not). Abbreviations ("Fig. 3") end a clause. In doubt a clause is no direct claim.
+is missed ("it opens upwards" is found, "he smiles" is not), and a cue word in another sense misleads ("that is right").
+Abbreviations ("Fig. 3") end a clause. In doubt a clause is no direct claim.
 """
 
 from __future__ import annotations

@@ -69,9 +69,14 @@ class Record:
 
 
 class CreditCallback(lightning.Callback):
-    """A method. Override the hooks it uses; keep the maths in a pure function beside the class."""
+    """A method. Override the hooks it uses; keep the maths in a pure function beside the class.
+
+    A rollout holds this rank's prompts. Under dynamic sampling a rank may be left with none (B = 0); its hooks are
+    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank.
+    """
 
     paper: ClassVar[str]  # URL, printed at start
+    needs_old_logp: ClassVar[bool] = True  # a hook reads ``rollout.logp_BGT``; False may save a scoring pass
 
     def passes(self) -> int:
         """Extra scoring passes a step over the rollout, for the line printed at start."""

@@ -25,7 +25,7 @@ class Encoder:
     def __call__(self, samples: Sequence[Sample]) -> Prompts:
         """Encode; nothing is padded or truncated."""
         encoded = [self._one(sample) for sample in samples]
-        ids, pixels, grids = zip(*encoded, strict=True)
+        ids, pixels, grids = zip(*encoded, strict=True) if encoded else ((), (), ())
         return Prompts(tuple(samples), ids, pixels, grids)
 
     def _one(self, sample: Sample) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:

@@ -27,6 +27,8 @@ class Progress(StepObserver):
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         assert isinstance(pl_module, CreditModule)
         self.began, self.first = time.perf_counter(), pl_module.rollout_step
+        if not trainer.is_global_zero:
+            return
         for method in pl_module.chain:
             print(f"method {type(method).__name__}: {method.passes()} extra views a step, {method.paper}")
         if not pl_module.chain:

@@ -13,6 +13,7 @@ from hydra.utils import instantiate
 import mmcredit.configs
 from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
 from mmcredit.functional import group_advantage
+from mmcredit.rollout.parts import take
 from mmcredit.scoring.views import View
 from mmcredit.types import Rollout
 
@@ -47,6 +48,15 @@ def test_shape_finite_and_zero_outside_the_mask(name, make_rollout, make_scorer)
     correct = torch.tensor([[True, False, True], [True, True, True], [False, True, False], [False, False, False]])
     reward, advantage = assign(build(name), graded(make_rollout(), correct, scorer), scorer)
     assert reward.shape == (4, 3) and advantage.shape == make_rollout().shape
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rank_without_prompts(name, make_rollout, make_scorer):
+    """Dynamic sampling may leave a rank with none; its hooks are called for the sake of the others."""
+    nothing, scorer, record = take(make_rollout(), []), make_scorer(), Record()
+    rewarded = reward_chain([build(name)], nothing, scorer, record)
+    advantage = advantage_chain([build(name)], rewarded, torch.zeros(0, 3), scorer, record)
+    assert rewarded.reward_BG.shape == (0, 3) and advantage.shape == nothing.shape
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,22 +21,22 @@ from mmcredit.launch import register_resolvers
 from mmcredit.types import UserError
 
 OPTIONS = ["data.batch_size=8", "algorithm.mini_batch=4", "algorithm.micro_batch=1", "rollout.group=4", "logger=csv"]
-OPTIONS += ["rollout.max_new_tokens=12", "data.val.val.size=9", "data.val.counter_prior.size=3", "callbacks=[]"]
-OPTIONS += ["data.val_batch_size=2", "optimizer.lr=1e-3", "+optimizer.eps=1e-3"]  # Adam magnifies rounding otherwise
+OPTIONS += ["rollout.max_new_tokens=12", "callbacks=[]", "data.val_batch_size=2", "steps=2"]
+OPTIONS += ["optimizer.lr=1e-3", "+optimizer.eps=1e-3"]  # Adam magnifies rounding otherwise
 FIRST = next(iter(StepBatches(8, 8, 0)))  # the first data batch of eight samples; rank 1 has every second
 NAMES = [f"world-0-train-{i}" for i in FIRST]
-FEW = ["data.train.size=8", "steps=1"]
-DAPO = [*FEW, "algorithm=dapo", "algorithm.micro_batch=2", "algorithm.mini_batch=4", "algorithm.selection.max_tries=1"]
-DAPO += ["reward._target_=fakes.Ruled"]
+FEW = ["data.train.size=8", "data.val.val.size=0", "data.val.counter_prior.size=0", "reward._target_=fakes.Ruled"]
+DAPO = [*FEW, "algorithm=dapo", "algorithm.micro_batch=2", "algorithm.mini_batch=2", "algorithm.selection.max_tries=1"]
+TEXT = ["data.train._target_=fakes.PartlyBlind", f"+data.train.text_only=[{','.join(map(str, FIRST[1::2]))}]"]
+CENTRED = "+callbacks.centred._target_=fakes.Centred"
 CASES = {
-    "plain": ["steps=2", "algorithm.epochs=2", "algorithm.kl_coef=0.05", "val_every=1", "max_grad_norm=0.1"],
-    "text only on rank 1": [
-        *FEW, "data.train._target_=fakes.PartlyBlind", f"+data.train.text_only=[{','.join(map(str, FIRST[1::2]))}]",
-        "algorithm=gspo",
+    "plain": [
+        "algorithm.epochs=2", "algorithm.kl_coef=0.05", "max_grad_norm=0.1", "val_every=1", "data.val.val.size=9",
+        "data.val.counter_prior.size=3",
     ],
-    "nothing kept on rank 1": [*DAPO, f"+reward.mixed=[{','.join(NAMES[:6:2])}]", "+callbacks.centred._target_=fakes.Centred"],
-    "uneven": [*DAPO, f"+reward.mixed=[{','.join((NAMES[0], NAMES[1], NAMES[2], NAMES[4], NAMES[5], NAMES[6]))}]"],
-    "nothing kept": DAPO,
+    "text only on rank 1": [*FEW, *TEXT, f"+reward.mixed=[{','.join(NAMES)}]", "algorithm=gspo", "steps=1"],
+    "nothing kept on rank 1": [*DAPO, f"+reward.mixed=[{','.join(NAMES[:6:2])}]", CENTRED],
+    "nothing kept": [*DAPO, "steps=1"],
 }  # fmt: skip
 
 
@@ -81,18 +81,16 @@ def test_two_ranks_are_one(both, name):
             assert other[key] == pytest.approx(value, rel=1e-5, abs=2e-6), key
     for key, weight in one.weights.items():
         torch.testing.assert_close(two.weights[key], weight, rtol=0, atol=2e-6, msg=key)
-    for key in ("metrics_start", "metrics_end", "tokens", "optimizer_steps"):
+    for key in ("metrics_start", "metrics_end", "optimizer_steps"):
         assert two.summary[key] == pytest.approx(one.summary[key], abs=1e-6), key
 
 
 def test_the_cases_are_what_they_say(both):
-    counts = {name: (one.summary["optimizer_steps"], one.summary["steps"]) for name, (one, _) in both.items()}
-    assert counts == {
-        "plain": (8, 2), "text only on rank 1": (2, 1), "nothing kept on rank 1": (1, 1), "uneven": (2, 1),
-        "nothing kept": (0, 1),
-    }  # fmt: skip
-    moved = both["plain"][0].weights, both["nothing kept"][0].weights
-    assert any((moved[0][key] - moved[1][key]).abs().max() > 1e-4 for key in moved[0])
+    counts = [(one.summary["optimizer_steps"], one.summary["steps"]) for one, _ in both.values()]
+    assert counts == [(8, 2), (2, 1), (4, 2), (0, 1)]
+    *trained, still = (one.weights for one, _ in both.values())
+    for weights in trained:
+        assert max(float((weights[key] - still[key]).abs().max()) for key in still) > 5e-4
 
 
 def ragged(rank: int) -> dict[str, Any]:

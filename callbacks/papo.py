@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mmcredit.credit import CreditCallback, Record
-from mmcredit.functional import K3_CLAMP, k3
+from mmcredit.functional import k3, k3_clamped
 from mmcredit.scoring.corrupted import corrupted_logp, corrupted_view, has_picture
 from mmcredit.scoring.edits import ImageEdit, PixelMask
 from mmcredit.types import Rollout, UserError
@@ -54,6 +54,7 @@ class PAPO(CreditCallback):
     """
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2507.06448"
+    needs_old_logp: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -105,9 +106,8 @@ class PAPO(CreditCallback):
             logp_BGT, masked, self.gamma_at(micro.step), self.entropy_masked, self.entropy_original
         ).masked_fill(~here, 0.0)
         with torch.no_grad():
-            divergence = k3(logp_BGT, masked)[here]
-            record.extend("papo/kl_masked", divergence)
-            record.extend("papo/k3_clamp_rate", divergence >= K3_CLAMP)
+            record.extend("papo/kl_masked", k3(logp_BGT, masked)[here])
+            record.extend("papo/k3_clamp_rate", k3_clamped(logp_BGT, masked)[here])
             record.extend("papo/entropy_masked", -masked[here])
             record.extend("papo/entropy_original", -logp_BGT[here])
         return loss

@@ -10,6 +10,7 @@ from methods import NAMES, build, build_chain, cut, graded
 
 from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
 from mmcredit.functional import group_advantage
+from mmcredit.rollout.parts import take
 from mmcredit.scoring.views import View
 from mmcredit.types import Rollout
 
@@ -42,14 +43,6 @@ def test_empty_and_one_token_responses(name, make_rollout, make_scorer):
     assert not advantage[0, :2].any() and not advantage[3].any()
     token_loss = method.on_loss(rollout, rollout.logp_BGT, scorer, Record())
     assert token_loss is None or torch.isfinite(token_loss).all()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_prompt_at_all(name, make_rollout, make_scorer):
-    """A rank that a selection left without prompts calls its hooks all the same."""
-    nothing = make_rollout().select(slice(0, 0))
-    reward, advantage = assign(build(name), nothing, make_scorer())
-    assert reward.shape == (0, 3) and advantage.shape == nothing.shape
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,6 +81,17 @@ def test_methods_that_mask_alike_share_one_pass(make_rollout, make_scorer):
     assert together.passes == alone.passes and sum(together.passes.values()) == 1
     assert together.tokens == alone.tokens
     assert set(together.passes) == {view for method in chain for view in method.extra_views(together.seed)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rank_without_prompts(name, make_rollout, make_scorer):
+    """Dynamic sampling may leave a rank with none; its hooks are called for the sake of the others."""
+    nothing, scorer, record = take(make_rollout(), []), make_scorer(), Record()
+    chain = [build(name)]
+    chain[0].on_rollout(nothing, record)
+    rewarded = reward_chain(chain, nothing, scorer, record)
+    advantage = advantage_chain(chain, rewarded, torch.zeros(0, 3), scorer, record)
+    assert rewarded.reward_BG.shape == (0, 3) and advantage.shape == nothing.shape
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -71,10 +71,15 @@ class Record:
 
 
 class CreditCallback(lightning.Callback):
-    """A method. Override the hooks it uses; keep the maths in a pure function beside the class."""
+    """A method. Override the hooks it uses; keep the maths in a pure function beside the class.
+
+    A rollout holds this rank's prompts. Under dynamic sampling a rank may be left with none (B = 0); its hooks are
+    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank.
+    """
 
     paper: ClassVar[str]  # URL, printed at start
     refresh_every: int | None = None  # rollout steps between hard copies of the policy to the teacher; None: no teacher
+    needs_old_logp: ClassVar[bool] = True  # a hook reads ``rollout.logp_BGT``; False may save a scoring pass
 
     def extra_views(self, seed: int) -> Sequence[View]:
         """Views beside ``View()`` that step 0 of a run with this seed asks for, for the lines printed at start: equal

@@ -28,7 +28,7 @@ class Encoder:
     def __call__(self, samples: Sequence[Sample]) -> Prompts:
         """Encode; nothing is padded or truncated."""
         encoded = [self._one(sample) for sample in samples]
-        ids, pixels, grids = zip(*encoded, strict=True)
+        ids, pixels, grids = zip(*encoded, strict=True) if encoded else ((), (), ())
         return Prompts(tuple(samples), ids, pixels, grids)
 
     @cached_property

@@ -27,6 +27,8 @@ class Progress(StepObserver):
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         assert isinstance(pl_module, CreditModule)
         self.began, self.first = time.perf_counter(), pl_module.rollout_step
+        if not trainer.is_global_zero:
+            return
         views = [method.extra_views(pl_module.scorer.seed) for method in pl_module.chain]
         for method, own in zip(pl_module.chain, views, strict=True):
             print(f"method {type(method).__name__}: {len(own)} extra views a step, {method.paper}")

@@ -15,7 +15,6 @@ Suffixes: B prompts, G group, T tokens, S claims.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -161,10 +160,11 @@ class PACG(CreditCallback):
     def _report(
         self, record: Record, cases: dict[Place, Case], delta: Tensor, creditable: Tensor, gate: Tensor
     ) -> None:
-        for why in FALLBACKS if cases else ():
-            record.scalar(f"pacg/{why}_rate", sum(case.fallback == why for case in cases.values()) / len(cases))
-        for kind, count in Counter(case.routing.failure for case in cases.values() if case.routing.failure).items():
-            record.scalar(f"pacg/failure_{kind}", count)
+        for why in FALLBACKS:
+            record.histogram(f"pacg/{why}_rate", torch.tensor([case.fallback == why for case in cases.values()]))
+        failures = [case.routing.failure for case in cases.values()]
+        for kind in {failure for failure in failures if failure}:
+            record.histogram(f"pacg/failure_{kind}_rate", torch.tensor([failure == kind for failure in failures]))
         answered = {place: case for place, case in cases.items() if not case.routing.failure}
         record.histogram("pacg/spans", torch.tensor([len(case.routing.eligible) for case in answered.values()]))
         record.histogram("pacg/dropped_spans", torch.tensor([case.routing.dropped for case in answered.values()]))
@@ -173,11 +173,9 @@ class PACG(CreditCallback):
         routed = torch.zeros(gate.shape, dtype=torch.bool)
         for place, case in answered.items():
             routed[place] = case.tokens.routed_T
-        credited = gate[routed & creditable]
-        record.histogram("pacg/retention", credited)
+        record.histogram("pacg/kept_rate", creditable[routed])
+        record.histogram("pacg/retention", credited := gate[routed & creditable])
+        record.histogram("pacg/downweighted_rate", credited < 1)
+        record.histogram("pacg/floor_rate", credited <= self.floor)
         if len(delta):
             record.scalar("pacg/delta_p90", delta.quantile(0.9))
-        if len(credited):
-            record.scalar("pacg/downweighted_rate", (credited < 1).double().mean())
-            record.scalar("pacg/floor_rate", (credited <= self.floor).double().mean())
-            record.scalar("pacg/kept_rate", len(credited) / routed.sum())

@@ -113,8 +113,10 @@ class VPPO(CreditCallback):
         keep = vppo_keep(dependence, rollout.mask_BGT, self.keep)
         kept = keep | ~measured_BG[..., None]
         self._report(record, rollout.mask_BGT & measured_BG[..., None], dependence, keep, alpha_BG)
-        if len(beta_max_N):
-            record.scalar("vppo/beta_max", beta_max_N.mean())
+        record.histogram("vppo/beta_max", beta_max_N)
+        if len(alpha_M := across_ranks(alpha_N)):
+            record.scalar("vppo/alpha_min", alpha_M.min())
+            record.scalar("vppo/alpha_max", alpha_M.max())
         return (advantage_BGT * alpha_BG[..., None] * kept).to(advantage_BGT.dtype)
 
     def _report(self, record: Record, mask: Tensor, dependence: Tensor, keep: Tensor, alpha_BG: Tensor) -> None:
@@ -125,7 +127,4 @@ class VPPO(CreditCallback):
         record.histogram("vppo/threshold", smallest[measured_BG])
         record.histogram("vppo/selected", dependence[kept])
         record.histogram("vppo/rejected", dependence[rejected])
-        if measured_BG.any():
-            record.scalar("vppo/alpha_min", alpha_BG[measured_BG].min())
-            record.scalar("vppo/alpha_max", alpha_BG[measured_BG].max())
-            record.scalar("vppo/kept_rate", kept.sum() / mask.sum())
+        record.histogram("vppo/kept_rate", keep[mask])

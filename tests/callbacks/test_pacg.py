@@ -320,7 +320,7 @@ def test_recorded_metrics() -> None:
     assert record.scalars == pytest.approx(
         {
             "pacg/router_failure_rate": 0.2,
-            "pacg/failure_timeout": 1,
+            "pacg/failure_timeout_rate": 0.2,
             "pacg/no_claim_rate": 0.2,
             "pacg/short_residual_rate": 0.2,
             "pacg/scoring_failure_rate": 0.0,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from methods import reordered
 from ragged import GivenScores, random_rollout, rollout_of
+from ranks import on_two_ranks
 from torch import Tensor
 
 from mmcredit.callbacks.vppo import VPPO, vppo_keep, vppo_weights
@@ -107,15 +110,22 @@ def test_two_ranks_give_the_weights_of_one() -> None:
     assert torch.equal(parts, whole) and float(whole.mean()) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_the_batch_is_gathered_over_ranks() -> None:
-    """A rank without any measured response takes part in the statistics, too."""
-    rollout, masked, advantage = random_rollout(3)
-    method, gathered = VPPO(), []
-    method.gather = lambda values: gathered.append(values) or values
-    method.on_advantage(rollout, advantage, GivenScores(masked), Record())
-    empty = rollout.select(slice(0, 0))
-    method.on_advantage(empty, advantage[:0], GivenScores(masked[:0]), Record())
-    assert len(gathered) == 2 and len(gathered[1]) == 0
+def of_rank(rank: int) -> list[Tensor]:
+    """Two batches: every second prompt is on this rank; rank 1 has none at all."""
+    found = []
+    for rows in (slice(rank, None, 2), slice(0, None if rank == 0 else 0)):
+        rollout, masked, advantage = random_rollout(14)
+        part = reordered(rollout, list(range(rollout.shape[0]))[rows])
+        found.append(VPPO().on_advantage(part, advantage[rows], GivenScores(masked[rows]), Record()))
+    return found
+
+
+def test_two_ranks_are_one(tmp_path: Path) -> None:
+    rollout, masked, advantage = random_rollout(14)
+    whole = VPPO().on_advantage(rollout, advantage, GivenScores(masked), Record())
+    (halves, alone), (others, nothing) = on_two_ranks(of_rank, tmp_path)
+    assert len(halves) and len(others) and torch.equal(halves, whole[::2]) and torch.equal(others, whole[1::2])
+    assert torch.equal(alone, whole) and not len(nothing)
 
 
 def test_kept_tokens_by_hand() -> None:

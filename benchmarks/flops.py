@@ -15,9 +15,9 @@ from benchmarks.ours import FIXED, FORCED, Steps
 from benchmarks.settings import Settings
 from benchmarks.table import Row, Table
 from benchmarks.timing import clocked, interleave, middle
+from mmcredit.algorithm.selection import Batch
 from mmcredit.credit import Record
 from mmcredit.models.vlm import VisionLanguageModel
-from mmcredit.scoring.views import View
 
 ATEN = torch.ops.aten
 STAGES = ("rollout", "old_logp", "update")
@@ -111,12 +111,12 @@ def executed(steps: Steps) -> dict[str, float]:
     """FLOP that the step runs, by stage."""
     module, prompts = steps.module, steps.encode()
     rollout = module.sample(prompts, Record())
+    batch = Batch(rollout, tuple(range(len(prompts))), len(prompts))
     advantage = torch.ones(rollout.shape) * rollout.mask_BGT
-    module.scorer.forget()
     return {
         "rollout": counted(lambda: module.engine.generate(module.policy, prompts, 0)),
-        "old_logp": counted(lambda: module.scorer.logp(rollout, View())),
-        "update": counted(lambda: module.update(rollout, advantage, None, Record())),
+        "old_logp": counted(lambda: module.update.score_old(batch)),
+        "update": counted(lambda: module.update(batch, advantage, None, Record())),
     }
 
 

@@ -83,7 +83,7 @@ class Steps:
         begin = time.perf_counter()
         prompts = self.encode()
         encoded = time.perf_counter()
-        self.module.training_step(prompts, 0)
+        self.module.training_step(iter([(prompts, 0, 0)]))
         total = time.perf_counter() - begin
         assert self.module.report is not None
         return {"step": total, "data": encoded - begin, **self.module.report.record.seconds}

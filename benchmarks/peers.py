@@ -137,7 +137,7 @@ def run(settings: Settings) -> list[Table]:
         return [Table(title, notes=[MISSING])]
     notes = [
         "median, smallest and largest ratio of neighbouring steps; stages are ours",
-        "TRL computes no separate pass for old log-probs where one update follows a rollout; we do (old_logp)",
+        "neither computes a separate pass for old log-probs where one update follows a rollout",
     ]
     rows = [duel(replace(settings, new_tokens=tokens), kl) for tokens, kl in settings.duels]
     return [Table(title, rows, notes)]

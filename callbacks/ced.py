@@ -127,11 +127,11 @@ class CED(CreditCallback):
         filling = filling or RingMean()
         self.views = [View(image=FeatureReplace(r, filling, ring), scored=self.scored) for r in regions]
 
-    def passes(self) -> int:
-        return len(self.views)
+    def extra_views(self, seed: int) -> Sequence[View]:
+        return self.views
 
     def on_reward(self, rollout: Rollout, scorer: Scorer, record: Record) -> Tensor:
-        has_image = torch.tensor([bool(sample.images) for sample in rollout.prompts.samples])
+        has_image = torch.tensor([bool(sample.images) for sample in rollout.prompts.samples], dtype=torch.bool)
         scope_BGT = rollout.grades.answer_BGT if self.scored is Scored.ANSWER else rollout.mask_BGT
         scope_BGT = scope_BGT & has_image[:, None, None]
         measured_BG = scope_BGT.any(-1) & (self._matters(rollout) | (rollout.step % self.watch_every == 0))
@@ -153,8 +153,9 @@ class CED(CreditCallback):
         graded = torch.where(correct_BG, answer_BG * gate, answer_BG) + self.eps * margin_BG
         reward = torch.where(routed_BG, graded, answer_BG)
         if self.format_penalty is not None:
-            missing = torch.tensor([[a is None for a in group] for group in rollout.grades.answers])
-            reward = reward.masked_fill(missing, self.format_penalty)
+            missing = [[a is None for a in group] for group in rollout.grades.answers]
+            missing_BG = torch.tensor(missing, dtype=torch.bool).view(reward.shape)
+            reward = reward.masked_fill(missing_BG, self.format_penalty)
         return reward if self.reward_clip is None else reward.clamp(*self.reward_clip)
 
     def _matters(self, rollout: Rollout) -> Tensor:
@@ -167,7 +168,7 @@ class CED(CreditCallback):
         return sample.family in self.routed_families and sample.answer.strip().lower() not in ("yes", "no")
 
     def _routed(self, rollout: Rollout) -> Tensor:
-        return torch.tensor([self.routes(sample) for sample in rollout.prompts.samples])
+        return torch.tensor([self.routes(sample) for sample in rollout.prompts.samples], dtype=torch.bool)
 
     def _report(
         self, rollout: Rollout, record: Record, measured: Tensor, s_ev: Tensor, s_non: Tensor, margin: Tensor

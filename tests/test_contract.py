@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-import hydra
 import pytest
 import torch
-from hydra.utils import instantiate
+from methods import NAMES, build, build_chain, cut, graded
 
-import mmcredit.configs
 from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
 from mmcredit.functional import group_advantage
+from mmcredit.rollout.parts import take
 from mmcredit.scoring.views import View
 from mmcredit.types import Rollout
 
-NAMES = sorted(p.stem for p in (Path(mmcredit.configs.__file__).parent / "callbacks").glob("*.yaml"))
-
-
-def build(name: str) -> CreditCallback:
-    with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
-        config = hydra.compose("fit", overrides=[f"callbacks=[{name}]", "run_dir=."])
-    return instantiate(config.callbacks[name])
-
-
-def graded(rollout: Rollout, correct: torch.Tensor, scorer) -> Rollout:
-    """The rollout with these answers right, a two-token answer span, and its own log-probs."""
-    answer = torch.zeros_like(rollout.mask_BGT)
-    answer[..., :2] = rollout.mask_BGT[..., :2]
-    grades = replace(rollout.grades, correct_BG=correct, reward_BG=correct.float(), answer_BGT=answer)
-    rollout = replace(rollout, grades=grades, reward_BG=correct.float())
-    return replace(rollout, logp_BGT=scorer.logp(rollout, View()).clone())
-
 
 def assign(method: CreditCallback, rollout: Rollout, scorer) -> tuple[torch.Tensor, torch.Tensor]:
+    method.on_rollout(rollout, Record())
     rewarded = reward_chain([method], rollout, scorer, Record())
     advantage = group_advantage(rewarded.reward_BG)
     return rewarded.reward_BG, advantage_chain([method], rewarded, advantage, scorer, Record())
@@ -47,6 +29,69 @@ def test_shape_finite_and_zero_outside_the_mask(name, make_rollout, make_scorer)
     correct = torch.tensor([[True, False, True], [True, True, True], [False, True, False], [False, False, False]])
     reward, advantage = assign(build(name), graded(make_rollout(), correct, scorer), scorer)
     assert reward.shape == (4, 3) and advantage.shape == make_rollout().shape
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_empty_and_one_token_responses(name, make_rollout, make_scorer):
+    """A right and a wrong one of each, and a group of nothing else."""
+    scorer, rollout = make_scorer(), make_rollout()
+    for b, g, length in ((0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1), (3, 0, 0), (3, 1, 0), (3, 2, 0)):
+        rollout = cut(rollout, b, g, length)
+    rollout = graded(rollout, torch.tensor([[True, False, True]] * 4), scorer)
+    method = build(name)
+    _, advantage = assign(method, rollout, scorer)
+    assert not advantage[0, :2].any() and not advantage[3].any()
+    token_loss = method.on_loss(rollout, rollout.logp_BGT, scorer, Record())
+    assert token_loss is None or torch.isfinite(token_loss).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_advantage_stays_exactly_none(name, make_rollout, make_scorer):
+    """Groups whose rewards are all equal, and single responses that earned nothing."""
+    scorer = make_scorer()
+    correct = torch.tensor([[True] * 3, [False] * 3, [True, False, True], [True, True, False]])
+    rollout = graded(make_rollout(), correct, scorer)
+    advantage = group_advantage(rollout.reward_BG)
+    advantage[3, 0] = 0.0
+    found = advantage_chain([build(name)], rollout, advantage, scorer, Record())
+    assert not advantage[:2].any() and not found[:2].any() and not found[3, 0].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_extra_views_are_those_that_are_scored(name, make_rollout, make_scorer):
+    """Hints aside, which nobody knows before a rollout."""
+    scorer, method = make_scorer(), build(name)
+    rollout = graded(make_rollout(), torch.tensor([[True, False, True]] * 4), scorer)
+    assign(method, rollout, scorer)
+    scored = [view for view in scorer.passes if view != View()]
+    promised = list(method.extra_views(scorer.seed))
+    assert len(set(promised)) == len(promised) == len(scored)
+    assert {replace(view, hints=None) for view in promised} == {replace(view, hints=None) for view in scored}
+
+
+def test_methods_that_mask_alike_share_one_pass(make_rollout, make_scorer):
+    """Three methods, one view, and no token more than VPPO alone."""
+    chain = build_chain("vppo", "papo", "pacg", overrides=("callbacks.papo.corruption.p=0.5",))
+    alone, together = make_scorer(), make_scorer()
+    rollout = graded(make_rollout(), torch.tensor([[True, False, True]] * 4), together)
+    for scorer, methods in ((alone, chain[:1]), (together, chain)):
+        scorer.forget()
+        scorer.tokens.clear()
+        advantage_chain(methods, rollout, group_advantage(rollout.reward_BG), scorer, Record())
+    assert together.passes == alone.passes and sum(together.passes.values()) == 1
+    assert together.tokens == alone.tokens
+    assert set(together.passes) == {view for method in chain for view in method.extra_views(together.seed)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rank_without_prompts(name, make_rollout, make_scorer):
+    """Dynamic sampling may leave a rank with none; its hooks are called for the sake of the others."""
+    nothing, scorer, record = take(make_rollout(), []), make_scorer(), Record()
+    chain = [build(name)]
+    chain[0].on_rollout(nothing, record)
+    rewarded = reward_chain(chain, nothing, scorer, record)
+    advantage = advantage_chain(chain, rewarded, torch.zeros(0, 3), scorer, record)
+    assert rewarded.reward_BG.shape == (0, 3) and advantage.shape == nothing.shape
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -111,8 +111,8 @@ def test_frozen_parameters_stay_bit_equal(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
-    def surrogate(self, logp, old, advantage):
-        return logp * torch.nan
+    def surrogate(self, ratio, advantage):
+        return ratio * torch.nan
 
     monkeypatch.setattr(Parent, "surrogate", surrogate)
     with pytest.raises(FloatingPointError, match="loss of step 1 is not finite"):

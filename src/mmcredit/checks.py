@@ -42,6 +42,7 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "steps": (WHOLE, 1, None),
     "seed": (WHOLE, 0, None),
     "max_grad_norm": (REAL, 1e-12, None),
+    "algorithm.advantage.eps": (REAL, 0, None),
     "rollout.group": (WHOLE, 1, None),
     "rollout.temperature": (REAL, 0, None),
     "rollout.top_p": (REAL, 0, 1),
@@ -88,8 +89,27 @@ def check_sizes(cfg: DictConfig) -> None:
     if batch % mini:
         allowed = ", ".join(str(n) for n in range(1, batch + 1) if batch % n == 0)
         raise UserError(f"algorithm.mini_batch={mini} must divide data.batch_size={batch}: {allowed}")
+    if mini % (count := ranks(cfg.trainer)):
+        raise UserError(
+            f"algorithm.mini_batch={mini} and data.batch_size={batch} count prompts over all ranks: they must be "
+            f"multiples of the {count} ranks (trainer.devices x trainer.num_nodes)"
+        )
     if cfg.val_every is not None and not (isinstance(cfg.val_every, int) and cfg.val_every >= 1):
         raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
+
+
+def ranks(trainer: DictConfig) -> int:
+    """Processes that a trainer's configuration starts."""
+    devices = trainer.devices
+    if OmegaConf.is_list(devices):
+        count = len(devices)
+    elif isinstance(devices, int) and devices > 0:
+        count = devices
+    else:  # "auto", -1: all there are
+        import torch
+
+        count = torch.cuda.device_count() if trainer.accelerator == "gpu" else 1
+    return max(count, 1) * int(trainer.get("num_nodes", 1))
 
 
 def check_resume(path: Path, steps: int) -> None:

@@ -28,6 +28,7 @@ from mmcredit.types import Rollout
 
 if TYPE_CHECKING:
     from mmcredit.scoring.scorer import Scorer
+    from mmcredit.scoring.views import View
 
 
 @dataclass
@@ -51,10 +52,10 @@ class Record:
             self.scalars[key] = float(values.mean())
 
     def extend(self, key: str, values: Tensor) -> None:
-        """Adds values to a distribution (a micro-batch's part)."""
+        """Adds values to a distribution (a micro-batch's part), with the mean so far as a scalar of the same key."""
         values = values.detach().float().flatten().cpu()
         known = self.histograms.get(key)
-        self.histograms[key] = values if known is None else torch.cat([known, values])
+        self.histogram(key, values if known is None else torch.cat([known, values]))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -70,14 +71,20 @@ class Record:
 
 
 class CreditCallback(lightning.Callback):
-    """A method. Override the hooks it uses; keep the maths in a pure function beside the class."""
+    """A method. Override the hooks it uses; keep the maths in a pure function beside the class.
+
+    A rollout holds this rank's prompts. Under dynamic sampling a rank may be left with none (B = 0); its hooks are
+    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank.
+    """
 
     paper: ClassVar[str]  # URL, printed at start
     refresh_every: int | None = None  # rollout steps between hard copies of the policy to the teacher; None: no teacher
+    needs_old_logp: ClassVar[bool] = True  # a hook reads ``rollout.logp_BGT``; False may save a scoring pass
 
-    def passes(self) -> int:
-        """Extra scoring passes a step over the rollout, for the line printed at start."""
-        return 0
+    def extra_views(self, seed: int) -> Sequence[View]:
+        """Views beside ``View()`` that step 0 of a run with this seed asks for, for the lines printed at start: equal
+        ones of several methods are computed once. Hints, unknown before a rollout, may be any that are distinct."""
+        return ()
 
     def on_rollout(self, rollout: Rollout, record: Record) -> None:
         """Right after grading, before log-probs are known: start what is slow, await it where it is needed."""
@@ -94,7 +101,7 @@ class CreditCallback(lightning.Callback):
         """[B, G, T] differentiable token loss, added to the surrogate and reduced like it; None for nothing.
 
         Called for every micro-batch; the policy moves between optimizer steps, so what needs the weights that sampled
-        must be scored in an earlier hook.
+        must be scored in an earlier hook. Its rows here begin at prompt ``micro.start``.
         """
         return None
 

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import lightning
 import torch
-from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 from torch.optim import Optimizer
-from torchmetrics import MeanMetric
 
-from mmcredit.algorithm.objective import loss_terms
 from mmcredit.algorithm.parent import Parent
-from mmcredit.algorithm.statistics import describe
+from mmcredit.algorithm.selection import Batch, collect
+from mmcredit.algorithm.statistics import average_ranks, describe
+from mmcredit.algorithm.update import Update, trained
 from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
+from mmcredit.functional import gather
 from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.reward.tally import Tally
 from mmcredit.rollout.text import collate
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Grades, Prompts, Responses, Rollout, Sample, UserError
 
-RESUMED = ("rollout_step", "optimizer_steps", "start_metrics")  # what a checkpoint holds beside Lightning's own
+RESUMED = (
+    "rollout_step",
+    "drawn_batches",
+    "optimizer_steps",
+    "skipped_steps",
+    "start_metrics",
+)  # what a checkpoint holds beside Lightning's own
 
 
 class Engine(Protocol):
@@ -81,94 +88,90 @@ class CreditModule(lightning.LightningModule):
         self.automatic_optimization = False
         self.policy, self.scorer, self.engine, self.val_engine = policy, scorer, engine, val_engine
         self.grade, self.algorithm, self.chain, self.make_optimizer = grade, algorithm, tuple(chain), optimizer
-        self.tokenizer, self.contradicts, self.val_names = tokenizer, contradicts, tuple(val_names)
+        self.tokenizer, self.val_names, self.tally = tokenizer, tuple(val_names), Tally(contradicts)
         self.steps, self.max_grad_norm = steps, max_grad_norm
-        self.rollout_step = 0
-        self.optimizer_steps = 0
+        self.rollout_step = self.optimizer_steps = self.skipped_steps = 0
+        self.drawn_batches = 0  # data batches, by which the order of the data goes on
         self.start_metrics: dict[str, float] = {}
         self.report: StepReport | None = None
-        self.val_metrics: Any = torch.nn.ModuleDict()
 
-    def training_step(self, prompts: Prompts, batch_idx: int) -> None:
-        """One rollout step: sample, grade, assign credit, update."""
-        record, tokens_before = Record(), self.scorer.tokens.copy()
-        rollout = self.sample(prompts, record)
-        with record.stage("credit"):
-            rollout = reward_chain(self.chain, rollout, self.scorer, record)
-            advantage_BG = self.algorithm.advantage(rollout.reward_BG)
-            advantage_BGT = advantage_chain(self.chain, rollout, advantage_BG, self.scorer, record)
-        with record.stage("reference"):
-            reference = self._reference(rollout)
-        with record.stage("update"):
-            self.update(rollout, advantage_BGT, reference, record)
+    def training_step(self, dataloader_iter: Iterator[tuple[Prompts, int, int]]) -> None:
+        """One rollout step: sample, grade, assign credit, update. Draws as many data batches as the selection needs."""
+        record, tokens_before = Record(), self.tokens()
+
+        def draw() -> Rollout:
+            self.drawn_batches += 1
+            return self.sample(next(dataloader_iter)[0], record)
+
+        batch = collect(draw, self.algorithm.selection, record)
+        if batch.total:
+            advantage_BG, advantage_BGT, batch = self._learn(batch, record)
+        else:
+            self.skipped_steps += 1
+            advantage_BG = torch.zeros(batch.rollout.reward_BG.shape)
+            advantage_BGT = torch.zeros(batch.rollout.shape)
         self.scorer.forget()
         self.rollout_step += 1
-        describe(rollout, advantage_BG, record)
+        describe(batch.rollout, advantage_BG, record)
+        average_ranks(record, len(batch.rollout.prompts))
         record.scalar("train/rollout_steps", self.rollout_step)
         record.scalar("train/optimizer_steps", self.optimizer_steps)
-        for kind, count in self.scorer.tokens.items():
+        record.scalar("train/skipped_steps", self.skipped_steps)
+        for kind, count in self.tokens().items():
             record.scalar(f"scoring/tokens_{kind}", count - tokens_before[kind])
-        self.report = StepReport(rollout, advantage_BGT, record)
+        self.report = StepReport(batch.rollout, advantage_BGT, record)
         self.trainer.should_stop = self.rollout_step >= self.steps
 
     def sample(self, prompts: Prompts, record: Record) -> Rollout:
-        """Responses of the policy, graded, with their log-probs before the update."""
+        """Responses of the policy, graded; their log-probs are not known yet (0)."""
         with record.stage("rollout"):
             responses = self._respond(self.engine, prompts, self.rollout_step)
         with record.stage("reward"):
             grades = self.grade(prompts, responses)
-        unknown = torch.zeros(responses.mask_BGT.shape)
-        rollout = Rollout(prompts, responses, grades, self.rollout_step, unknown, grades.reward_BG)
+        reward_BG, unknown = grades.reward_BG, torch.zeros(responses.mask_BGT.shape)
+        if self.algorithm.overlong is not None:
+            reward_BG = reward_BG + self.algorithm.overlong(responses.mask_BGT)
+        rollout = Rollout(prompts, responses, grades, self.rollout_step, unknown, reward_BG)
         for method in self.chain:
             method.on_rollout(rollout, record)
-        with record.stage("old_logp"):
-            return replace(rollout, logp_BGT=self.scorer.logp(rollout, View()).clone())
+        return rollout
 
     def _respond(self, engine: Engine, prompts: Prompts, step: int) -> Responses:
         return collate(self.tokenizer, engine.generate(self.policy, prompts, step), self.policy.end_ids.tolist())
 
-    def update(self, rollout: Rollout, advantage_BGT: Tensor, reference: Tensor | None, record: Record) -> None:
-        """Optimizer steps over the mini-batches, gradients summed over micro-batches."""
-        algorithm, optimizer = self.algorithm, self.optimizers()
-        assert isinstance(optimizer, LightningOptimizer)
-        minis = slices(0, len(rollout.prompts), algorithm.mini_batch) * algorithm.epochs
-        totals: dict[str, float] = defaultdict(float)
-        for mini in minis:
-            mask = rollout.mask_BGT[mini]
-            size, tokens = self._sum_ranks(algorithm.reduction.size(mask)), self._sum_ranks(mask.sum())
-            optimizer.zero_grad()
-            for micro in slices(mini.start, mini.stop, algorithm.micro_batch):
-                ref = None if reference is None else reference[micro]
-                part = rollout.select(micro)
-                terms, watched = loss_terms(
-                    algorithm, self.chain, self.scorer, part, advantage_BGT[micro], ref, size, record
-                )
-                loss = torch.stack(list(terms.values())).sum()
-                if not torch.isfinite(loss):
-                    raise FloatingPointError(f"the loss of step {self.rollout_step + 1} is not finite: {terms}")
-                self.manual_backward(loss * self.trainer.world_size)  # gradients are averaged over ranks
-                for key, value in (terms | {"loss": loss}).items():
-                    totals[key] += float(value.detach())
-                for key, value in watched.items():
-                    totals[key] += float(value / tokens)
-            totals["grad_norm"] += float(torch.nn.utils.clip_grad_norm_(self.trained_parameters(), self.max_grad_norm))
-            optimizer.step()
-            self.optimizer_steps += 1
-            self.scorer.forget()
-        for key, total in totals.items():
-            record.scalar(f"train/{key}", total / len(minis))
+    def _learn(self, batch: Batch, record: Record) -> tuple[Tensor, Tensor, Batch]:
+        """Advantage [B, G] and [B, G, T], and the batch with its final reward."""
+        update = self.update
+        with record.stage("old_logp"):
+            update.score_old(batch)
+        with record.stage("credit"):
+            rollout = reward_chain(self.chain, batch.rollout, self.scorer, record)
+            advantage_BG = self.algorithm.advantage(rollout.reward_BG)
+            advantage_BGT = advantage_chain(self.chain, rollout, advantage_BG, self.scorer, record)
+        with record.stage("reference"):
+            reference = self._reference(rollout)
+        batch = replace(batch, rollout=rollout)
+        with record.stage("update"):
+            self.optimizer_steps += update(batch, advantage_BGT, reference, record)
+        return advantage_BG, advantage_BGT, batch
 
-    def _sum_ranks(self, value: Tensor) -> Tensor:
-        return self.trainer.strategy.reduce(value.to(self.device), reduce_op="sum")
+    @property
+    def update(self) -> Update:
+        """Optimizer steps over the mini-batches."""
+        return Update(self, self.algorithm, self.chain, self.scorer, self.max_grad_norm)
 
     def _reference(self, rollout: Rollout) -> Tensor | None:
         if not self.algorithm.kl_coef:
             return None
         return self.scorer.logp(rollout, View(weights=Weights.REFERENCE)).clone()
 
+    def tokens(self) -> Counter[str]:
+        """What all ranks' scorers went through so far."""
+        return sum(gather(self.scorer.tokens), Counter[str]())
+
     def trained_parameters(self) -> list[torch.nn.Parameter]:
         """Parameters of the policy that are not frozen."""
-        return [p for p in self.policy.parameters() if p.requires_grad]
+        return trained(self.policy)
 
     def configure_optimizers(self) -> Optimizer:
         return self.make_optimizer(self.trained_parameters())
@@ -180,27 +183,17 @@ class CreditModule(lightning.LightningModule):
         self.scorer.to(self.device)
 
     def on_validation_epoch_start(self) -> None:
-        self.val_metrics.clear()
+        self.tally.clear()
 
     def validation_step(self, prompts: Prompts, batch_idx: int, dataloader_idx: int = 0) -> None:
         """One sampled response a question; the same draws at every validation."""
-        name = self.val_names[dataloader_idx]
-        responses = self._respond(self.val_engine, prompts, 0)
-        grades = self.grade(prompts, responses)
-        for sample, text, correct in zip(prompts.samples, responses.texts, grades.correct_BG, strict=True):
-            self._count(f"{name}/accuracy", correct)
-            self._count(f"{name}/accuracy_{sample.family or 'other'}", correct)
-            if correct.any() and (false_claim := self.contradicts(text[0], sample)) is not None:
-                self._count(f"{name}/unsupported_rate", torch.tensor(false_claim))
-        self._count(f"{name}/format", grades.format_BG)
+        if len(prompts):  # a rank's share of the last batch may be empty
+            responses = self._respond(self.val_engine, prompts, 0)
+            grades = self.grade(prompts, responses)
+            self.tally.count(self.val_names[dataloader_idx], prompts, responses, grades)
 
     def on_validation_epoch_end(self) -> None:
-        self.log_dict({key: metric.compute() for key, metric in self.val_metrics.items()})
-
-    def _count(self, key: str, values: Tensor) -> None:
-        if key not in self.val_metrics:
-            self.val_metrics[key] = MeanMetric()
-        self.val_metrics[key].update(values.float())
+        self.log_dict(self.tally.means(self.device))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["mmcredit"] = {key: getattr(self, key) for key in RESUMED}
@@ -215,8 +208,3 @@ class CreditModule(lightning.LightningModule):
             )
         for key in RESUMED:
             setattr(self, key, checkpoint["mmcredit"][key])
-
-
-def slices(start: int, stop: int, size: int) -> list[slice]:
-    """[start, stop) cut into pieces of ``size``."""
-    return [slice(i, min(i + size, stop)) for i in range(start, stop, size)]

@@ -140,6 +140,7 @@ class Rollout:
     step: int  # rollout step, 0-based
     logp_BGT: Tensor  # nats, sampled token under the old policy; 0 outside the mask
     reward_BG: Tensor  # current reward: the grades' at first, then what each reward callback returns
+    start: int = 0  # place of the first prompt in the rollout that it was selected from
 
     @property
     def mask_BGT(self) -> Tensor:
@@ -166,4 +167,5 @@ class Rollout:
             self.step,
             self.logp_BGT[prompts],
             self.reward_BG[prompts],
+            self.start + (prompts.start or 0),
         )

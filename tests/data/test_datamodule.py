@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mmcredit.data import datamodule
 from mmcredit.data.datamodule import DataModule, StepBatches
 from mmcredit.data.templates import Template
 from mmcredit.types import Sample, UserError
@@ -64,13 +65,37 @@ def test_epochs_have_their_own_order() -> None:
     assert stream[0] != stream[1] != stream[2] != stream[0]
 
 
-def test_loader_starts_at_the_step_of_the_run() -> None:
+def test_loader_goes_on_after_the_batches_that_were_drawn() -> None:
     data = module()
     whole = take(StepBatches(10, 3, seed=5), 7)
     for step in (0, 3, 5):
-        data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(rollout_step=step))  # type: ignore[assignment]
+        data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(drawn_batches=step))  # type: ignore[assignment]
         served = [[int(s.id) for s in batch] for batch in islice(data.train_dataloader(), 2)]
         assert served == whole[step : step + 2]
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_ranks_share_every_batch_and_every_mini_batch(world: int) -> None:
+    whole = take(StepBatches(40, 8, seed=1), 12)
+    shares = [take(StepBatches(40, 8, 1, 0, rank, world), 12) for rank in range(world)]
+    for step, batch in enumerate(whole):
+        for start in range(0, 8, 4):  # mini-batches of four prompts
+            part = slice(start // world, (start + 4) // world)
+            assert sorted(sum((share[step][part] for share in shares), [])) == sorted(batch[start : start + 4])
+
+
+@pytest.mark.parametrize(("size", "world"), [(10, 2), (9, 2), (1, 3), (12, 3), (17, 4)])
+def test_validation_meets_every_sample_once_in_as_many_batches_on_every_rank(
+    size: int, world: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = []
+    monkeypatch.setattr(datamodule, "world", lambda: world)
+    for rank in range(world):
+        monkeypatch.setattr(datamodule, "rank", lambda rank=rank: rank)
+        (loader,) = module(val={"a": size}).val_dataloader()
+        served.append([[int(s.id) for s in batch] for batch in loader])
+    assert len({len(batches) for batches in served}) == 1
+    assert sorted(sum(sum(served, []), [])) == list(range(size))
 
 
 def test_first_prompts_are_those_of_the_first_batch() -> None:

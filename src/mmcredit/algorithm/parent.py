@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from mmcredit.algorithm.overlong import OverlongPenalty
 from mmcredit.algorithm.reduction import Reduction
-from mmcredit.functional import log_ratio
+from mmcredit.algorithm.selection import DynamicSampling
+from mmcredit.algorithm.surrogate import clipped_surrogate, full_entropy, token_ratio
 from mmcredit.types import UserError
 
-
-def clipped_surrogate(
-    logp: Tensor, logp_old: Tensor, advantage: Tensor, clip_low: float, clip_high: float, dual_clip: float | None
-) -> Tensor:
-    """Token loss -min(rho A, clip(rho, 1-lo, 1+hi) A), bounded by -c A where A < 0 (dual clip). METHODS section 0."""
-    ratio = log_ratio(logp, logp_old).exp()
-    clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
-    loss = -torch.minimum(ratio * advantage, clipped * advantage)
-    if dual_clip is None:
-        return loss
-    return torch.where(advantage < 0, torch.minimum(loss, -dual_clip * advantage), loss)
+Ratio = Callable[[Tensor, Tensor, Tensor], Tensor]
+Entropy = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -35,10 +27,14 @@ class Parent:
         clip_low, clip_high: surrogate clip, ratio in [1 - low, 1 + high].
         dual_clip: bound c > 1 for negative advantages; null for none.
         kl_coef: weight of k3(policy || reference) in the loss; 0 builds no reference.
-        entropy_coef: weight of the full-vocabulary entropy in the minimised loss (a penalty where > 0).
-        mini_batch: prompts an optimizer step.
-        micro_batch: prompts a forward and backward pass; changes memory, not results.
+        entropy_coef: weight of the entropy in the minimised loss (a penalty where > 0).
+        mini_batch: prompts an optimizer step, over all ranks.
+        micro_batch: prompts a forward and backward pass of a rank; changes memory, not results.
         epochs: passes over each rollout batch.
+        ratio: (logp, old logp, mask) [B, G, T] -> ratio of each token: ``token_ratio`` or ``sequence_ratio``.
+        entropy: (logp, entropy) [B, G, T] -> estimator of each token: ``full_entropy`` or ``sampled_entropy``.
+        selection: dynamic sampling; null trains on every prompt.
+        overlong: penalty on long responses; null for none.
 
     Raises:
         UserError: a value out of its range.
@@ -54,6 +50,10 @@ class Parent:
     mini_batch: int
     micro_batch: int
     epochs: int
+    ratio: Ratio = token_ratio
+    entropy: Entropy = full_entropy
+    selection: DynamicSampling | None = None
+    overlong: OverlongPenalty | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.clip_low < 1 or self.clip_high < 0:
@@ -71,6 +71,6 @@ class Parent:
                 f"algorithm.mini_batch={self.mini_batch} is not a multiple of algorithm.micro_batch={self.micro_batch}"
             )
 
-    def surrogate(self, logp: Tensor, logp_old: Tensor, advantage: Tensor) -> Tensor:
+    def surrogate(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """[B, G, T] token loss of the policy, before reduction."""
-        return clipped_surrogate(logp, logp_old, advantage, self.clip_low, self.clip_high, self.dual_clip)
+        return clipped_surrogate(ratio, advantage, self.clip_low, self.clip_high, self.dual_clip)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+
 import torch
 from torch import Tensor
 
 from mmcredit.credit import Record
-from mmcredit.functional import zero_variance
+from mmcredit.functional import gather, zero_variance
 from mmcredit.types import Rollout
 
 
@@ -37,9 +39,27 @@ def same_answer_different_reward(rollout: Rollout) -> float:
             if answer is not None:
                 seen.setdefault(answer, set()).add(reward)
         hits += any(len(found) > 1 for found in seen.values())
-    return hits / len(rollout.grades.answers)
+    return hits / max(len(rollout.grades.answers), 1)
 
 
 def unfinished(rollout: Rollout) -> Tensor:
     """[B, G] bool, responses cut off by the length limit."""
-    return torch.tensor([[spans[-1][0] != spans[-1][1] for spans in group] for group in rollout.responses.spans])
+    cut = [[spans[-1][0] != spans[-1][1] for spans in group] for group in rollout.responses.spans]
+    return torch.tensor(cut, dtype=torch.bool)
+
+
+def average_ranks(record: Record, prompts: int) -> None:
+    """Make every scalar its mean over all ranks, weighted by the values behind it: a histogram's number of values,
+    else this rank's number of ``prompts``. Histograms stay those of the rank."""
+    histograms = record.histograms
+    counts = {key: len(histograms[key]) if key in histograms else prompts for key in record.scalars}
+    ranks = gather((record.scalars, counts))
+    if len(ranks) == 1:
+        return
+    sums, weights = defaultdict[str, float](float), Counter[str]()
+    for scalars, counted in ranks:
+        for key, count in counted.items():
+            if count:
+                sums[key] += scalars[key] * count
+                weights[key] += count
+    record.scalars.update({key: sums[key] / weights[key] for key in sums})

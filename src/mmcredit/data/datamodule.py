@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
-from mmcredit.functional import stable_rng
+from mmcredit.functional import rank, stable_rng, world
 from mmcredit.types import Prompts, Sample, UserError
 
 
@@ -25,11 +25,13 @@ class Source(Protocol):
 class StepBatches(Sampler[list[int]]):
     """An endless stream of batches: batch n is a pure function of (seed, n).
 
-    Every epoch is a new permutation; a remainder smaller than a batch is left to other epochs.
+    Every epoch is a new permutation; a remainder smaller than a batch is left to other epochs. Of ``world`` ranks,
+    each gets every world-th prompt, so that any run of prompts is shared out evenly.
     """
 
-    def __init__(self, size: int, batch: int, seed: int, start: int = 0) -> None:
+    def __init__(self, size: int, batch: int, seed: int, start: int = 0, rank: int = 0, world: int = 1) -> None:
         self.size, self.batch, self.seed, self.start = size, batch, seed, start
+        self.rank, self.world = rank, world
 
     def __iter__(self) -> Iterator[list[int]]:
         step, known, order = self.start, -1, list[int]()
@@ -38,7 +40,7 @@ class StepBatches(Sampler[list[int]]):
             if epoch != known:
                 order = stable_rng(self.seed, epoch, "data order").sample(range(self.size), self.size)
                 known = epoch
-            yield order[place * self.batch : (place + 1) * self.batch]
+            yield order[place * self.batch : (place + 1) * self.batch][self.rank :: self.world]
             step += 1
 
 
@@ -49,8 +51,8 @@ class DataModule(lightning.LightningDataModule):
         train: source of training samples.
         val: name -> source; the names prefix the logged metrics.
         template: instruction around the question.
-        batch_size: prompts a rollout step.
-        val_batch_size: prompts a validation batch.
+        batch_size: prompts a rollout step, over all ranks.
+        val_batch_size: prompts a validation batch of a rank.
         seed: order of the data.
 
     Raises:
@@ -93,14 +95,18 @@ class DataModule(lightning.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Prompts]:
         module = self.trainer.lightning_module if self.trainer else None
-        start = getattr(module, "rollout_step", 0)
-        batches = StepBatches(len(self.train), self.batch_size, self.seed, start)
+        start = getattr(module, "drawn_batches", 0)
+        batches = StepBatches(len(self.train), self.batch_size, self.seed, start, rank(), world())
         return DataLoader(cast(Any, self.train), batch_sampler=batches, collate_fn=self.encoder)
 
     def val_dataloader(self) -> list[DataLoader[Prompts]]:
         if self.trainer and self.trainer.state.fn == "fit" and not self.validate_in_fit:
             return []  # start and end are validated by themselves
-        return [
-            DataLoader(cast(Any, source), batch_size=self.val_batch_size, collate_fn=self.encoder)
-            for source in self.val.values()
-        ]
+        return [self._once(source) for source in self.val.values()]
+
+    def _once(self, source: Source) -> DataLoader[Prompts]:
+        """Every sample on one rank, in as many batches on all ranks (the last may be empty): loops stay in step."""
+        at_once = self.val_batch_size * world()
+        starts = range(0, len(source), at_once)
+        batches = [list(range(len(source)))[start : start + at_once][rank() :: world()] for start in starts]
+        return DataLoader(cast(Any, source), batch_sampler=batches, collate_fn=self.encoder)

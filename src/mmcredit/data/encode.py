@@ -28,13 +28,18 @@ class Encoder:
     def __call__(self, samples: Sequence[Sample]) -> Prompts:
         """Encode; nothing is padded or truncated."""
         encoded = [self._one(sample) for sample in samples]
-        ids, pixels, grids = zip(*encoded, strict=True)
+        ids, pixels, grids = zip(*encoded, strict=True) if encoded else ((), (), ())
         return Prompts(tuple(samples), ids, pixels, grids)
 
     @cached_property
     def black(self) -> Tensor:
         """[patch_dim] a black patch as the processor normalises it."""
         return self.processor.black_patch()
+
+    @cached_property
+    def special_ids(self) -> Tensor:
+        """Ids of the tokens that are no text: ends of turns, placeholders of pictures."""
+        return torch.tensor(self.processor.tokenizer.all_special_ids)
 
     def _one(self, sample: Sample) -> tuple[Tensor, Tensor | None, Tensor | None]:
         text = self._text(sample, sample.question)

@@ -27,8 +27,13 @@ class Progress(StepObserver):
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         assert isinstance(pl_module, CreditModule)
         self.began, self.first = time.perf_counter(), pl_module.rollout_step
-        for method in pl_module.chain:
-            print(f"method {type(method).__name__}: {method.passes()} extra views a step, {method.paper}")
+        if not trainer.is_global_zero:
+            return
+        views = [method.extra_views(pl_module.scorer.seed) for method in pl_module.chain]
+        for method, own in zip(pl_module.chain, views, strict=True):
+            print(f"method {type(method).__name__}: {len(own)} extra views a step, {method.paper}")
+        if len(views) > 1:
+            print(f"methods together: {len(set().union(*views))} extra views a step, shared ones counted once")
         if not pl_module.chain:
             print("method none: correctness only")
 

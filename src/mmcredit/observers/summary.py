@@ -36,7 +36,7 @@ def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) ->
         "steps": module.rollout_step,
         "optimizer_steps": module.optimizer_steps,
         "seconds": round(seconds, 1),
-        "tokens": dict(module.scorer.tokens),
+        "tokens": dict(module.tokens()),
         "methods": [type(method).__name__ for method in module.chain],
         "metrics_start": dict(module.start_metrics),
         "metrics_end": dict(end),

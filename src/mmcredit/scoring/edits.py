@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from mmcredit.functional import stable_seed
 from mmcredit.models.features import ImageFeatures
 from mmcredit.scoring.regions import refuse_tiles
-from mmcredit.types import Sample
+from mmcredit.types import Sample, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,9 @@ class ImageEdit(Protocol):
     def features(self, features: ImageFeatures, picture: Picture) -> ImageFeatures:
         """Changed features."""
 
+    def seeded(self, *seed: int) -> ImageEdit:
+        """The edit with this seed, mixed with the sample id, if it draws; else the edit itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Original:
@@ -53,17 +56,30 @@ class Original:
     def features(self, features: ImageFeatures, picture: Picture) -> ImageFeatures:
         return features
 
+    def seeded(self, *seed: int) -> ImageEdit:
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class PixelMask(Original):
     """Each patch-sized cell of the resized picture blackened with probability p. METHODS section 0.
 
     ``seed`` is mixed with the sample id: give (run seed, step) in training, a constant in diagnostics.
+
+    Raises:
+        UserError: p outside 0..1.
     """
 
     p: float = 0.5
     seed: tuple[int, ...] = ()
     touches_pixels: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise UserError(f"a pixel mask blackens each cell with probability p in 0..1, not p={self.p}")
+
+    def seeded(self, *seed: int) -> ImageEdit:
+        return replace(self, seed=seed)
 
     def pixels(self, pixels: Tensor, picture: Picture) -> Tensor:
         generator = torch.Generator().manual_seed(stable_seed(picture.sample.id, *self.seed, "pixel mask"))

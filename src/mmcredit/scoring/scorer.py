@@ -13,10 +13,12 @@ from mmcredit.data.encode import Encoder
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.layout import Row, common_prefixes
 from mmcredit.models.vlm import TokenScores, VisionLanguageModel
-from mmcredit.scoring.edits import Original, Picture
-from mmcredit.scoring.rows import Job, Part, batches, ends, hint_of, scope, twins
+from mmcredit.scoring.rows import Part, batches, ends, hint_of, scope, twins
+from mmcredit.scoring.sight import Sight
 from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Rollout
+
+PLAIN = View()
 
 
 class Scorer:
@@ -50,7 +52,7 @@ class Scorer:
         self._owner: Tensor | None = None
         self._cache: dict[View, Tensor] = {}
         self._scored: dict[View, Tensor] = {}
-        self._features: dict[Job, ImageFeatures | None] = {}
+        self.sight = Sight(models, encoder)
 
     @property
     def policy(self) -> VisionLanguageModel:
@@ -83,9 +85,11 @@ class Scorer:
             self._scored[view] = self._scored.get(view, nothing) | wanted
         parts = [p for v in todo for b in range(len(rollout.prompts)) for p in self._parts(rollout, v, b, keeps[v][b])]
         for batch in batches(parts, self.token_budget):
-            self._see(rollout, [part.job for part in batch])
             began = time.perf_counter()
-            rows = [self._row(rollout, part, keeps[part.view], self._features[part.job]) for part in batch]
+            features = self.sight.features(rollout, [part.job for part in batch])
+            self.seconds["vision"] += time.perf_counter() - began
+            began = time.perf_counter()
+            rows = [self._row(rollout, p, keeps[p.view], seen) for p, seen in zip(batch, features, strict=True)]
             scores = self.models[batch[0].view.weights].scores(rows, self.temperature)
             self._store(batch, keeps, scores.logp_S.float().cpu())
             share = (time.perf_counter() - began) / sum(part.tokens for part in batch)
@@ -96,10 +100,14 @@ class Scorer:
                 self._cache[view][b, g] = self._cache[view][b, first]
         return [self._cache.get(v, torch.zeros(rollout.shape)) for v in views]
 
-    def train_scores(self, micro: Rollout) -> TokenScores:
-        """[B, G, T] log-prob and entropy of the policy itself, with gradients."""
-        view, mask = View(), micro.mask_BGT
-        features = self.policy.features_of(micro.prompts)
+    def train_scores(self, micro: Rollout, view: View = PLAIN) -> TokenScores:
+        """[B, G, T] log-prob and entropy of the policy under the view, with gradients; 0 where not scored.
+
+        Args:
+            view: of the policy's own weights (``Weights.OLD``, though they have moved since) and without hints.
+        """
+        assert view.weights is Weights.OLD and view.hints is None, "only the policy's own view is trained"
+        mask, features = scope(micro, view), self.sight.trained_features(micro, view)
         parts = [p for b in range(len(micro.prompts)) for p in self._parts(micro, view, b, mask[b])]
         flat = self.policy.scores([self._row(micro, p, mask, features[p.prompt]) for p in parts], self.temperature)
         places = torch.arange(mask.numel()).view(mask.shape)
@@ -119,8 +127,9 @@ class Scorer:
     def _begin(self, rollout: Rollout) -> None:
         if self._owner is not rollout.responses.ids_BGT:
             self._owner = rollout.responses.ids_BGT
-            for store in (self._cache, self._scored, self._features, self.passes):
+            for store in (self._cache, self._scored, self.passes):
                 store.clear()
+            self.sight.forget()
 
     def _parts(self, rollout: Rollout, view: View, b: int, keep_GT: Tensor) -> Iterator[Part]:
         """Rows for one prompt: its responses with a token to score and the same hint, as many a row as cost least."""
@@ -163,35 +172,3 @@ class Scorer:
         for part in batch:
             for g in part.members:
                 self._cache[part.view][part.prompt, g, keeps[part.view][part.prompt, g]] = next(scored)
-
-    def _see(self, rollout: Rollout, batch: Sequence[Job]) -> None:
-        """Features of each job: the tower runs once a picture and pixel edit, feature edits are applied after it."""
-        began, prompts = time.perf_counter(), rollout.prompts
-        todo = [job for job in dict.fromkeys(batch) if job not in self._features]
-        pending = dict.fromkeys(job for job in map(_seen, todo) if job not in self._features)
-        model = self.models[batch[0][0].weights]
-        plain = [job for job in pending if not job[0].image.touches_pixels]
-        self._features.update(zip(plain, model.features_of(prompts.pick([b for _, b in plain])), strict=True))
-        edited = [job for job in pending if job[0].image.touches_pixels]
-        pixels = [self._edited(rollout, view, b) for view, b in edited]
-        self._features.update(zip(edited, model.features(pixels, [prompts.grids[b] for _, b in edited]), strict=True))
-        for view, b in todo:
-            base = self._features[_seen((view, b))]
-            changed = base if base is None else view.image.features(base, self._picture(rollout, b))
-            self._features[view, b] = changed
-        self.seconds["vision"] += time.perf_counter() - began
-
-    def _edited(self, rollout: Rollout, view: View, b: int) -> Tensor | None:
-        pixels = rollout.prompts.pixels[b]
-        return None if pixels is None else view.image.pixels(pixels, self._picture(rollout, b))
-
-    def _picture(self, rollout: Rollout, b: int) -> Picture:
-        grid, encoder = rollout.prompts.grids[b], self.encoder
-        assert grid is not None, "a prompt without pictures has nothing to edit"
-        return Picture(rollout.prompts.samples[b], grid, encoder.processor.merge, encoder.black, encoder.pixels)
-
-
-def _seen(job: Job) -> Job:
-    """The job whose pixels the vision tower sees: views that leave pixels alone share it."""
-    view, b = job
-    return View(view.weights, view.image if view.image.touches_pixels else Original()), b

@@ -1,0 +1,113 @@
+"""Optimizer steps over the mini-batches of a step; gradients are summed over micro-batches and over ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import lightning
+import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
+from torch import Tensor
+
+from mmcredit.algorithm.objective import loss_terms
+from mmcredit.algorithm.parent import Parent
+from mmcredit.algorithm.selection import Batch
+from mmcredit.credit import CreditCallback, Record
+from mmcredit.functional import gather
+from mmcredit.scoring.scorer import Scorer
+from mmcredit.scoring.views import View
+
+
+@dataclass(frozen=True)
+class Update:
+    """Applies the parent's loss to the policy.
+
+    Args:
+        host: the module that owns optimizer and backward pass.
+    """
+
+    host: lightning.LightningModule
+    algorithm: Parent
+    chain: Sequence[CreditCallback]
+    scorer: Scorer
+    max_grad_norm: float
+
+    @property
+    def on_policy(self) -> bool:
+        """Whether the old log-probs of the first mini-batch come from its own pass, before any optimizer step."""
+        return not any(method.needs_old_logp for method in self.chain)
+
+    def score_old(self, batch: Batch) -> None:
+        """Fill in the log-probs before the update, where a pass of its own is needed."""
+        rollout, known = batch.rollout, 0
+        if self.on_policy:
+            known = batch.mini_batches(self.algorithm.mini_batch)[0].stop
+            rollout = rollout.select(slice(known, None))
+        if len(rollout.prompts):
+            batch.rollout.logp_BGT[known:] = self.scorer.logp(rollout, View())
+
+    def __call__(self, batch: Batch, advantage_BGT: Tensor, reference_BGT: Tensor | None, record: Record) -> int:
+        """Number of optimizer steps made."""
+        optimizer, parameters = self.host.optimizers(), trained(self.scorer.policy)
+        assert isinstance(optimizer, LightningOptimizer)
+        minis = batch.mini_batches(self.algorithm.mini_batch) * self.algorithm.epochs
+        totals, norm = Counter[str](), 0.0
+        for i, mini in enumerate(minis):
+            optimizer.zero_grad()
+            with self._alone():
+                for part in self._parts(batch, mini, advantage_BGT, reference_BGT, record, self.on_policy and i == 0):
+                    totals.update(part)
+            self._exchange(parameters)
+            norm += float(torch.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
+            optimizer.step()
+            self.scorer.forget()
+        summed = Counter[str]()
+        for rank_totals in gather(totals):
+            summed.update(rank_totals)
+        for key, total in summed.items():
+            record.scalar(f"train/{key}", total / len(minis))
+        record.scalar("train/grad_norm", norm / len(minis))
+        return len(minis)
+
+    def _parts(
+        self, batch: Batch, mini: slice, advantage: Tensor, reference: Tensor | None, record: Record, on_policy: bool
+    ) -> Iterator[dict[str, float]]:
+        """Backward pass of each micro-batch; yields its part of every reported number."""
+        mask = batch.rollout.mask_BGT[mini]
+        size, tokens = self._sum_ranks(self.algorithm.reduction.size(mask)), self._sum_ranks(mask.sum())
+        for micro in slices(mini.start, mini.stop, self.algorithm.micro_batch):
+            rollout, ref = batch.rollout.select(micro), None if reference is None else reference[micro]
+            terms, watched = loss_terms(
+                self.algorithm, self.chain, self.scorer, rollout, advantage[micro], ref, size, record, on_policy
+            )
+            loss = torch.stack(list(terms.values())).sum()
+            if not torch.isfinite(loss):
+                raise FloatingPointError(f"the loss of step {rollout.step + 1} is not finite: {terms}")
+            self.host.manual_backward(loss * self.host.trainer.world_size)  # _exchange averages over ranks
+            means = {key: float(value / tokens) for key, value in watched.items()}
+            yield {key: float(value.detach()) for key, value in (terms | {"loss": loss}).items()} | means
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """Backward passes inside stay on this rank."""
+        return getattr(self.host.trainer.strategy.model, "no_sync", nullcontext)()
+
+    def _exchange(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Average gradients over ranks by a backward pass of value zero that touches every trained parameter: ranks
+        may have seen any number of micro-batches, none included, and pictures or not."""
+        self.host.manual_backward(0.0 * torch.stack([p.sum() for p in parameters]).sum())
+
+    def _sum_ranks(self, value: Tensor) -> Tensor:
+        return self.host.trainer.strategy.reduce(value.to(self.host.device), reduce_op="sum")
+
+
+def trained(policy: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Parameters that are not frozen."""
+    return [p for p in policy.parameters() if p.requires_grad]
+
+
+def slices(start: int, stop: int, size: int) -> list[slice]:
+    """[start, stop) cut into pieces of ``size``."""
+    return [slice(i, min(i + size, stop)) for i in range(start, stop, size)]

@@ -1,0 +1,69 @@
+"""The update through whole runs: where old log-probs come from, and that nothing depends on the cut into passes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_fit import SMALL, config, losses
+from test_selection import rows
+
+from mmcredit.algorithm.statistics import average_ranks
+from mmcredit.credit import Record
+from mmcredit.fit import fit
+
+PLAIN = [*SMALL, "callbacks=[]", "data.val.val.size=0", "data.val.counter_prior.size=0", "+optimizer.eps=1e-3"]
+
+
+@pytest.mark.parametrize("mini", [2, 4])
+def test_on_policy_mini_batches_need_no_pass_of_their_own(tmp_path, mini):
+    """Same losses, gradients and weights as with a separate pass; fewer tokens are scored."""
+    options = [*PLAIN, "steps=2", f"algorithm.mini_batch={mini}", "algorithm.epochs=2", "algorithm=gspo"]
+    fit(config(tmp_path / "pass", *options, "+callbacks.idle._target_=fakes.Idle"))
+    fit(config(tmp_path / "none", *options))
+    for key in ("train/loss", "train/grad_norm", "train/kl_old"):
+        want, found = rows(tmp_path / "pass", key), rows(tmp_path / "none", key)
+        assert found[1] == pytest.approx(want[1], rel=1e-5, abs=1e-6), key
+        assert found[2] == pytest.approx(want[2], rel=1e-3, abs=1e-5), key
+    with_pass, without = (rows(tmp_path / run, "scoring/tokens_computed") for run in ("pass", "none"))
+    assert without[1] < with_pass[1]
+    weights = [
+        torch.load(tmp_path / f / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for f in ("pass", "none")
+    ]
+    for name, weight in weights[0].items():
+        torch.testing.assert_close(weights[1][name], weight, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["dapo", "dr_grpo", "rloo"])
+def test_parents_run_and_micro_batches_change_nothing(tmp_path, name):
+    options = [*PLAIN, "steps=1", f"algorithm={name}", "algorithm.entropy_coef=0.01"]
+    if name == "dapo":
+        options += ["algorithm.overlong.factor=0.5", "algorithm.selection.max_tries=3"]
+    fit(config(tmp_path / "1", *options, "algorithm.micro_batch=1"))
+    fit(config(tmp_path / "2", *options, "algorithm.micro_batch=2"))
+    first, second = losses(tmp_path / "1"), losses(tmp_path / "2")
+    assert set(first) == set(second) == {1}
+    assert float(first[1]) == pytest.approx(float(second[1]), abs=1e-6)
+
+
+def test_scalars_are_averaged_by_what_is_behind_them(monkeypatch):
+    """Rank 0 has three prompts, rank 1 one, rank 2 none (its rates are not numbers)."""
+    records = [Record(), Record(), Record()]
+    for record, rate, values in zip(records, (0.5, 1.0, float("nan")), ([1.0, 2.0], [6.0], []), strict=True):
+        record.scalar("rate", rate)
+        record.histogram("values", torch.tensor(values))
+    records[1].scalar("of one rank", 7.0)
+    counts = [{"rate": n, "values": len(r.histograms["values"])} for n, r in zip((3, 1, 0), records, strict=True)]
+    counts[1]["of one rank"] = 1
+    counts[2].pop("values")
+    ranks = [(dict(r.scalars), c) for r, c in zip(records, counts, strict=True)]
+    seen = []
+
+    def gather(value):
+        seen.append(value)
+        return ranks
+
+    monkeypatch.setattr("mmcredit.algorithm.statistics.gather", gather)
+    for record, prompts, rank in zip(records, (3, 1, 0), ranks, strict=True):
+        average_ranks(record, prompts)
+        assert seen[-1][1] == rank[1]
+        assert record.scalars == {"rate": (3 * 0.5 + 1.0) / 4, "values": 3.0, "of one rank": 7.0}

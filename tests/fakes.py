@@ -1,0 +1,65 @@
+"""Parts that tests put into a run in place of the real ones, by ``_target_``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from mmcredit.credit import CreditCallback
+from mmcredit.data.world.source import World
+from mmcredit.functional import across_ranks
+from mmcredit.types import Grades, Prompts, Responses, Sample
+
+
+class Ruled:
+    """Every answer is right (or, ``right=False``, wrong), except that every second one to the ``mixed`` prompts is not.
+
+    With ``one_in=n``, the mixed prompts are every n-th of those met.
+    """
+
+    def __init__(self, mixed: Sequence[str] = (), one_in: int = 0, right: bool = True, **_: Any) -> None:
+        self.mixed, self.one_in, self.right, self.met = set(mixed), one_in, right, 0
+
+    def __call__(self, prompts: Prompts, responses: Responses) -> Grades:
+        b, g, _ = responses.ids_BGT.shape
+        correct = torch.full((b, g), self.right)
+        for i, sample in enumerate(prompts.samples):
+            self.met += 1
+            if sample.id in self.mixed or (self.one_in and self.met % self.one_in == 0):
+                correct[i, ::2] = not self.right
+        answers = tuple(("a",) * g for _ in range(b))
+        answer_BGT = responses.mask_BGT & (torch.arange(responses.mask_BGT.shape[2]) < 2)
+        return Grades(correct.float(), correct, torch.ones_like(correct), answers, answer_BGT)
+
+
+class PartlyBlind:
+    """World samples, some of them without their picture."""
+
+    def __init__(self, text_only: Sequence[int], size: int, **options: Any) -> None:
+        self.world, self.text_only = World(size=size, **options), set(text_only)
+
+    def __len__(self) -> int:
+        return len(self.world)
+
+    def __getitem__(self, index: int) -> Sample:
+        sample = self.world[index]
+        return replace(sample, images=(), proposal_bbox=None) if index in self.text_only else sample
+
+
+class Centred(CreditCallback):
+    """Needs all ranks: subtracts the mean reward of the whole batch."""
+
+    paper = "https://example.org"
+    needs_old_logp = False
+
+    def on_reward(self, rollout, scorer, record):
+        return rollout.reward_BG - across_ranks(rollout.reward_BG.flatten()).mean()
+
+
+class Idle(CreditCallback):
+    """Changes nothing, but has the old log-probs scored by themselves."""
+
+    paper = "https://example.org"

@@ -1,0 +1,133 @@
+"""Two ranks give the losses, weights and validation of one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ranks import on_two_ranks
+from test_fit import config
+
+from mmcredit.checks import check
+from mmcredit.data.datamodule import StepBatches
+from mmcredit.fit import fit
+from mmcredit.functional import across_ranks, gather, rank, world
+from mmcredit.launch import register_resolvers
+from mmcredit.types import UserError
+
+OPTIONS = ["data.batch_size=8", "algorithm.mini_batch=4", "algorithm.micro_batch=1", "rollout.group=4", "logger=csv"]
+OPTIONS += ["rollout.max_new_tokens=12", "callbacks=[]", "data.val_batch_size=2", "steps=2"]
+OPTIONS += ["optimizer.lr=1e-3", "+optimizer.eps=1e-3"]  # Adam magnifies rounding otherwise
+FIRST = next(iter(StepBatches(8, 8, 0)))  # the first data batch of eight samples; rank 1 has every second
+NAMES = [f"world-0-train-{i}" for i in FIRST]
+FEW = ["data.train.size=8", "data.val.val.size=0", "data.val.counter_prior.size=0", "reward._target_=fakes.Ruled"]
+DAPO = [*FEW, "algorithm=dapo", "algorithm.micro_batch=2", "algorithm.mini_batch=2", "algorithm.selection.max_tries=1"]
+TEXT = ["data.train._target_=fakes.PartlyBlind", f"+data.train.text_only=[{','.join(map(str, FIRST[1::2]))}]"]
+CENTRED = "+callbacks.centred._target_=fakes.Centred"
+CASES = {
+    "plain": [
+        "algorithm.epochs=2", "algorithm.kl_coef=0.05", "max_grad_norm=0.1", "val_every=1", "data.val.val.size=9",
+        "data.val.counter_prior.size=3",
+    ],
+    "text only on rank 1": [*FEW, *TEXT, f"+reward.mixed=[{','.join(NAMES)}]", "algorithm=gspo", "steps=1"],
+    "nothing kept on rank 1": [*DAPO, f"+reward.mixed=[{','.join(NAMES[:6:2])}]", CENTRED],
+    "nothing kept": [*DAPO, "steps=1"],
+}  # fmt: skip
+
+
+@dataclass
+class Outcome:
+    scalars: list[dict[str, float]]
+    weights: dict[str, torch.Tensor]
+    summary: dict[str, Any]
+
+
+def outcome(folder: Path) -> Outcome:
+    lines = (folder / "csv" / "metrics.csv").read_text().splitlines()
+    names = lines[0].split(",")
+    rows = [dict(zip(names, line.split(","), strict=True)) for line in lines[1:]]
+    scalars = [{key: float(v) for key, v in row.items() if v and not key.startswith("seconds/")} for row in rows]
+    saved = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    return Outcome(scalars, saved["state_dict"], json.loads((folder / "summary.json").read_text()))
+
+
+def train_all(folder: Path, rank: int, ranks: int = 2) -> None:
+    register_resolvers()
+    trainer = [] if ranks == 1 else ["trainer=ddp"]
+    for name, overrides in CASES.items():
+        fit(config(folder / name, *OPTIONS, *trainer, *overrides))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory) -> dict[str, tuple[Outcome, Outcome]]:
+    folder = tmp_path_factory.mktemp("ranks")
+    on_two_ranks(partial(train_all, folder / "two"), folder / "results")
+    train_all(folder / "one", 0, 1)
+    return {name: (outcome(folder / "one" / name), outcome(folder / "two" / name)) for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_ranks_are_one(both, name):
+    one, two = both[name]
+    assert len(one.scalars) == len(two.scalars)
+    for row, other in zip(one.scalars, two.scalars, strict=True):
+        assert set(row) == set(other)
+        for key, value in row.items():
+            assert other[key] == pytest.approx(value, rel=1e-5, abs=2e-6), key
+    for key, weight in one.weights.items():
+        torch.testing.assert_close(two.weights[key], weight, rtol=0, atol=2e-6, msg=key)
+    for key in ("metrics_start", "metrics_end", "optimizer_steps"):
+        assert two.summary[key] == pytest.approx(one.summary[key], abs=1e-6), key
+
+
+def test_the_cases_are_what_they_say(both):
+    counts = [(one.summary["optimizer_steps"], one.summary["steps"]) for one, _ in both.values()]
+    assert counts == [(8, 2), (2, 1), (4, 2), (0, 1)]
+    *trained, still = (one.weights for one, _ in both.values())
+    for weights in trained:
+        assert max(float((weights[key] - still[key]).abs().max()) for key in still) > 5e-4
+
+
+def ragged(rank: int) -> dict[str, Any]:
+    values = torch.arange(3.0 + 2 * rank) + 10 * rank
+    empty = torch.zeros(0) if rank else torch.ones(2)
+    rows = torch.full((rank + 1, 2), float(rank))
+    return {
+        "ragged": across_ranks(values.requires_grad_()), "empty": across_ranks(empty), "rows": across_ranks(rows),
+        "flags": across_ranks(torch.tensor([rank == 1])), "who": gather((rank, "x")),
+    }  # fmt: skip
+
+
+def test_across_ranks(tmp_path):
+    for found in on_two_ranks(ragged, tmp_path):
+        assert found["ragged"].tolist() == [0, 1, 2, 10, 11, 12, 13, 14] and not found["ragged"].requires_grad
+        assert found["empty"].tolist() == [1, 1]
+        assert found["rows"].tolist() == [[0, 0], [1, 1], [1, 1]]
+        assert found["flags"].tolist() == [False, True]
+        assert found["who"] == [(0, "x"), (1, "x")]
+
+
+def test_alone_across_ranks_is_the_identity():
+    values = torch.ones(3, requires_grad=True)
+    assert across_ranks(values) is values and gather(2) == [2] and (rank(), world()) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["trainer=ddp", "algorithm.mini_batch=1", "algorithm.micro_batch=1"],
+        ["trainer.strategy=ddp", "trainer.devices=[0,1,2]"],
+        ["trainer=ddp", "+trainer.num_nodes=3"],
+    ],
+    ids=" ".join,
+)
+def test_sizes_that_ranks_cannot_share_are_refused(tmp_path, overrides):
+    with pytest.raises(
+        UserError, match=r"algorithm\.mini_batch=\d+ and data\.batch_size=16 .* multiples of the \d rank"
+    ):
+        check(config(tmp_path, *overrides))

@@ -77,7 +77,7 @@ def one_vs_rest(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
 def vision_pair(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
     """Mean of the two views with the image, minus the mean of the two without, nats a token. Step 4."""
     right, wrong, right_null, wrong_null = _means(views, mask_BGT)
-    return ((right + wrong - right_null - wrong_null) / 2,)
+    return ((right - right_null + wrong - wrong_null) / 2,)
 
 
 def dispersion(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
@@ -86,7 +86,7 @@ def dispersion(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
         masked_mean((logp - mean[..., None]) ** 2, mask_BGT, dim=-1).sqrt()
         for logp, mean in zip(views, _means(views, mask_BGT), strict=True)
     )
-    return ((right_null + wrong_null - right - wrong) / 2,)
+    return ((right_null - right + wrong_null - wrong) / 2,)
 
 
 def mix(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:

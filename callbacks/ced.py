@@ -36,8 +36,9 @@ log = logging.getLogger(__name__)
 
 def standardized_margin(s_ev: Tensor, s_non_K: Tensor, sigma_floor: float = 0.0) -> Tensor:
     """tanh((s_ev - mean) / (std + 1e-6)) with the population std over K; in -1..1. METHODS section 4, step 6."""
-    spread = s_non_K.std(-1, correction=0).clamp(min=sigma_floor)
-    return torch.tanh((s_ev - s_non_K.mean(-1)) / (spread + 1e-6))
+    mean = s_non_K.mean(-1)
+    spread = (s_non_K - mean[..., None]).square().mean(-1).sqrt().clamp(min=sigma_floor)
+    return torch.tanh((s_ev - mean) / (spread + 1e-6))
 
 
 def raw_margin(s_ev: Tensor, s_non_K: Tensor, sigma_floor: float = 0.0) -> Tensor:

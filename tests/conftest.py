@@ -18,6 +18,7 @@ from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
 from mmcredit.launch import register_resolvers
+from mmcredit.models.load import frozen_copy
 from mmcredit.models.processor import ImageOnlyProcessor
 from mmcredit.models.tiny import build_model, build_processor, train_tokenizer
 from mmcredit.models.vlm import VisionLanguageModel
@@ -89,8 +90,21 @@ def make_rollout(processor: ImageOnlyProcessor, prompts: Prompts) -> Callable[..
 
 
 @pytest.fixture(scope="session")
-def make_scorer(policy: VisionLanguageModel, processor: ImageOnlyProcessor) -> Callable[..., Scorer]:
+def teacher(policy: VisionLanguageModel) -> VisionLanguageModel:
+    """The policy as it was a few steps ago: slightly other weights."""
+    model, generator = frozen_copy(policy), torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1 + 0.05 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+@pytest.fixture(scope="session")
+def make_scorer(
+    policy: VisionLanguageModel, teacher: VisionLanguageModel, processor: ImageOnlyProcessor
+) -> Callable[..., Scorer]:
     def make(**options: Any) -> Scorer:
-        return Scorer({Weights.OLD: policy}, Encoder(processor, TEMPLATE), **options)
+        models = {Weights.OLD: policy, Weights.TEACHER: teacher}
+        return Scorer(models, Encoder(processor, TEMPLATE), **options)
 
     return make

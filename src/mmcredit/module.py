@@ -37,6 +37,8 @@ RESUMED = (
 class Engine(Protocol):
     """Samples responses."""
 
+    seconds: dict[str, float]  # so far, by part
+
     def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int) -> list[list[Tensor]]:
         """[B][G] sampled ids."""
 
@@ -94,14 +96,20 @@ class CreditModule(lightning.LightningModule):
         self.drawn_batches = 0  # data batches, by which the order of the data goes on
         self.start_metrics: dict[str, float] = {}
         self.report: StepReport | None = None
+        self.seconds = Counter[str]()  # of all steps since the start or the resume, by stage
 
     def training_step(self, dataloader_iter: Iterator[tuple[Prompts, int, int]]) -> None:
         """One rollout step: sample, grade, assign credit, update. Draws as many data batches as the selection needs."""
-        record, tokens_before = Record(), self.tokens()
+        record, tokens_before, parts_before = Record(), self.tokens(), self.parts()
 
         def draw() -> Rollout:
             self.drawn_batches += 1
-            return self.sample(next(dataloader_iter)[0], record)
+            with record.stage("data"):
+                prompts = next(dataloader_iter)[0]
+            rollout = self.sample(prompts, record)
+            for method in self.chain:
+                method.on_rollout(rollout, record)
+            return rollout
 
         batch = collect(draw, self.algorithm.selection, record)
         if batch.total:
@@ -119,6 +127,9 @@ class CreditModule(lightning.LightningModule):
         record.scalar("train/skipped_steps", self.skipped_steps)
         for kind, count in self.tokens().items():
             record.scalar(f"scoring/tokens_{kind}", count - tokens_before[kind])
+        for part, seconds in self.parts().items():
+            record.seconds[part] = seconds - parts_before[part]
+        self.seconds.update(record.seconds)
         self.report = StepReport(batch.rollout, advantage_BGT, record)
         self.trainer.should_stop = self.rollout_step >= self.steps
 
@@ -131,10 +142,7 @@ class CreditModule(lightning.LightningModule):
         reward_BG, unknown = grades.reward_BG, torch.zeros(responses.mask_BGT.shape)
         if self.algorithm.overlong is not None:
             reward_BG = reward_BG + self.algorithm.overlong(responses.mask_BGT)
-        rollout = Rollout(prompts, responses, grades, self.rollout_step, unknown, reward_BG)
-        for method in self.chain:
-            method.on_rollout(rollout, record)
-        return rollout
+        return Rollout(prompts, responses, grades, self.rollout_step, unknown, reward_BG)
 
     def _respond(self, engine: Engine, prompts: Prompts, step: int) -> Responses:
         return collate(self.tokenizer, engine.generate(self.policy, prompts, step), self.policy.end_ids.tolist())
@@ -164,6 +172,11 @@ class CreditModule(lightning.LightningModule):
     def tokens(self) -> Counter[str]:
         """What all ranks' scorers went through so far."""
         return sum(gather(self.scorer.tokens), Counter[str]())
+
+    def parts(self) -> Counter[str]:
+        """Seconds so far inside stages, ``stage/part``: sampling's, the vision tower's, and each view's."""
+        scored = {f"score/{view}": seconds for view, seconds in self.scorer.seconds.items()}
+        return Counter[str]({f"rollout/{part}": s for part, s in self.engine.seconds.items()} | scored)
 
     def configure_optimizers(self) -> Optimizer:
         return self.make_optimizer(trained(self.policy))

@@ -17,6 +17,7 @@ from mmcredit.algorithm.parent import Parent
 from mmcredit.algorithm.selection import Batch
 from mmcredit.credit import CreditCallback, Record
 from mmcredit.functional import gather
+from mmcredit.rollout.parts import take
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View
 
@@ -54,7 +55,7 @@ class Update:
         optimizer, parameters = self.host.optimizers(), trained(self.scorer.policy)
         assert isinstance(optimizer, LightningOptimizer)
         minis = batch.mini_batches(self.algorithm.mini_batch) * self.algorithm.epochs
-        totals, norm = Counter[str](), 0.0
+        totals, norm = Counter[str]({"loss": 0.0, "policy_loss": 0.0}), 0.0
         for i, mini in enumerate(minis):
             optimizer.zero_grad()
             with self._alone():
@@ -76,19 +77,34 @@ class Update:
         self, batch: Batch, mini: slice, advantage: Tensor, reference: Tensor | None, record: Record, on_policy: bool
     ) -> Iterator[dict[str, float]]:
         """Backward pass of each micro-batch; yields its part of every reported number."""
-        mask = batch.rollout.mask_BGT[mini]
-        size, tokens = self._sum_ranks(self.algorithm.reduction.size(mask)), self._sum_ranks(mask.sum())
-        for micro in slices(mini.start, mini.stop, self.algorithm.micro_batch):
-            rollout, ref = batch.rollout.select(micro), None if reference is None else reference[micro]
+        rollout, rows = batch.rollout, self._rows(mini, advantage)
+        size = self._sum_ranks(self.algorithm.reduction.size(rollout.mask_BGT[mini]))
+        tokens = self._sum_ranks(rollout.mask_BGT[rows].sum())
+        for piece in slices(0, len(rows), self.algorithm.micro_batch):
+            here = rows[piece]
+            whole = len(rows) == mini.stop - mini.start
+            part = rollout.select(slice(here[0], here[-1] + 1)) if whole else take(rollout, here)
+            ref = None if reference is None else reference[here]
             terms, watched = loss_terms(
-                self.algorithm, self.chain, self.scorer, rollout, advantage[micro], ref, size, record, on_policy
+                self.algorithm, self.chain, self.scorer, part, advantage[here], ref, size, record, on_policy
             )
+            if on_policy and not whole:
+                rollout.logp_BGT[here] = part.logp_BGT  # which this pass has filled in
             loss = torch.stack(list(terms.values())).sum()
             if not torch.isfinite(loss):
                 raise FloatingPointError(f"the loss of step {rollout.step + 1} is not finite: {terms}")
             self.host.manual_backward(loss * self.host.trainer.world_size)  # _exchange averages over ranks
             means = {key: float(value / tokens) for key, value in watched.items()}
             yield {key: float(value.detach()) for key, value in (terms | {"loss": loss}).items()} | means
+
+    def _rows(self, mini: slice, advantage_BGT: Tensor) -> list[int]:
+        """Prompts of the mini-batch that add to the loss: all, or, where nothing but advantages does, those that have
+        one. The denominators of the reduction count all."""
+        rows = range(mini.start, mini.stop)
+        adds = any(type(method).on_loss is not CreditCallback.on_loss for method in self.chain)
+        if adds or self.algorithm.kl_coef or self.algorithm.entropy_coef:
+            return list(rows)
+        return [b for b in rows if advantage_BGT[b].any()]
 
     def _alone(self) -> AbstractContextManager[None]:
         """Backward passes inside stay on this rank."""

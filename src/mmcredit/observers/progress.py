@@ -45,7 +45,8 @@ class Progress(StepObserver):
         parts = [f"{name} {scalars[key]:.3f}" for name, key in SHOWN]
         parts[-1] += f" (right {scalars['reward/all_right_rate']:.2f} wrong {scalars['reward/all_wrong_rate']:.2f})"
         parts += [f"{key.split('/')[-1]} {scalars[key]:+.3f}" for key in self.extra if key in scalars]
-        stages = " ".join(f"{name} {seconds:.1f}" for name, seconds in report.record.seconds.items() if seconds >= 0.05)
+        whole = {stage: s for stage, s in report.record.seconds.items() if s >= 0.05 and "/" not in stage}
+        stages = " ".join(f"{stage} {seconds:.1f}" for stage, seconds in whole.items())
         rate = (time.perf_counter() - self.began) / (step - self.first)
         left = rate * (module.steps - step)
         print(f"step {step}/{module.steps}  {'  '.join(parts)}  | {stages} s, {left:.0f} s left", flush=True)

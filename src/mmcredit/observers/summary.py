@@ -36,6 +36,7 @@ def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) ->
         "steps": module.rollout_step,
         "optimizer_steps": module.optimizer_steps,
         "seconds": round(seconds, 1),
+        "seconds_by_stage": {stage: round(value, 2) for stage, value in sorted(module.seconds.items())},
         "tokens": dict(module.tokens()),
         "methods": [type(method).__name__ for method in module.chain],
         "metrics_start": dict(module.start_metrics),
@@ -59,5 +60,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             print(f"{name:24s} {start:.3f} -> {end:.3f} ({end - start:+.3f})")
     print(f"{'steps':24s} {summary['steps']} rollout, {summary['optimizer_steps']} optimizer")
     print(f"{'seconds':24s} {summary['seconds']}")
+    shares = sorted(summary["seconds_by_stage"].items(), key=lambda stage: -stage[1])
+    print(f"{'  of steps':24s} {', '.join(f'{stage} {value:.1f}' for stage, value in shares if value >= 0.05)}")
     tokens = summary["tokens"]
     print(f"{'tokens scored':24s} {tokens['computed']:,} ({tokens['padded']:,} with one padded row a response)")

@@ -7,6 +7,8 @@ here each response has its own seed, so a step can be replayed alone, in any bat
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ class HFEngine:
 
     def __init__(self, law: SamplingLaw, seed: int, batch: int = 512) -> None:
         self.law, self.seed, self.batch = law, seed, batch
+        self.seconds: dict[str, float] = defaultdict(float)  # so far: prefill (vision included) and decode
 
     @torch.no_grad()
     def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int) -> list[list[Tensor]]:
@@ -46,7 +49,7 @@ class HFEngine:
         return found
 
     def _decode(self, policy: VisionLanguageModel, prompts: Prompts, uniforms: Tensor) -> list[list[Tensor]]:
-        law, device = self.law, policy.device
+        law, device, began = self.law, policy.device, time.perf_counter()
         rows = prompt_rows(policy, prompts)
         layout = lay_out(rows, policy.pad_id, policy.dtype, left_pad=True)
         cache: Any = DynamicCache(config=policy.hf.config)  # the config says which layers keep keys and which a state
@@ -58,6 +61,7 @@ class HFEngine:
         row = alive // law.group  # of each of them: equal beginnings share a row
         tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=device)
         lengths = torch.full((len(uniforms),), law.max_new_tokens, device=device)
+        decoding = time.perf_counter()
         for t in range(law.max_new_tokens):
             p = law.probabilities(policy.logits(hidden), forbidden)
             token = pick(p[row], uniforms[alive.cpu(), t])
@@ -74,6 +78,8 @@ class HFEngine:
             seen = torch.cat([seen, seen.new_ones(len(seen), 1)], 1)
             hidden = policy.next_hidden(token, position, seen, cache)
             position = position + 1
+        self.seconds["prefill"] += decoding - began
+        self.seconds["decode"] += time.perf_counter() - decoding
         rows_out = [ids[:n] for ids, n in zip(tokens.cpu(), lengths.tolist(), strict=True)]
         return [rows_out[i : i + law.group] for i in range(0, len(rows_out), law.group)]
 

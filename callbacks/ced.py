@@ -82,6 +82,8 @@ class CED(CreditCallback):
         ring: width of the ring around a region, merged tokens.
         reward_clip: [low, high] or null.
         format_penalty: reward of a response without a final answer, or null.
+        watch_every: rollout steps between those that measure every response; in the others, responses whose reward
+            cannot depend on the margin are skipped: unrouted families, and wrong answers where ``eps`` is 0.
 
     Raises:
         UserError: a value out of its range.
@@ -104,7 +106,10 @@ class CED(CreditCallback):
         ring: int = 2,
         reward_clip: tuple[float, float] | None = None,
         format_penalty: float | None = None,
+        watch_every: int = 20,
     ) -> None:
+        if watch_every < 1:
+            raise UserError(f"callbacks.ced.watch_every={watch_every} must be at least 1")
         if k < 1 or tau <= 0 or ring < 1 or sigma_floor < 0:
             raise UserError(
                 f"callbacks.ced: k={k} must be at least 1, ring={ring} at least 1, tau={tau} above 0, "
@@ -117,6 +122,7 @@ class CED(CreditCallback):
         self.scored, self.margin, self.sigma_floor = Scored(scope), margin, sigma_floor
         self.answer_reward, self.routed_families, self.gated = answer_reward, tuple(routed_families), gated
         self.tau, self.eps, self.reward_clip, self.format_penalty = tau, eps, reward_clip, format_penalty
+        self.watch_every = watch_every
         regions = [Evidence(), *(Reference(i) for i in range(k))]
         filling = filling or RingMean()
         self.views = [View(image=FeatureReplace(r, filling, ring), scored=self.scored) for r in regions]
@@ -128,9 +134,9 @@ class CED(CreditCallback):
         has_image = torch.tensor([bool(sample.images) for sample in rollout.prompts.samples], dtype=torch.bool)
         scope_BGT = rollout.grades.answer_BGT if self.scored is Scored.ANSWER else rollout.mask_BGT
         scope_BGT = scope_BGT & has_image[:, None, None]
-        measured_BG = scope_BGT.any(-1)
+        measured_BG = scope_BGT.any(-1) & (self._matters(rollout) | (rollout.step % self.watch_every == 0))
         drops = [
-            masked_mean(rollout.logp_BGT - logp, scope_BGT, dim=-1)  # step 1: mean over scored tokens, nats
+            masked_mean(rollout.logp_BGT - logp, scope_BGT & measured_BG[..., None], dim=-1)  # step 1, nats
             for logp in scorer.logps(rollout, self.views, where_BG=measured_BG)
         ]
         s_ev, s_non = drops[0], torch.stack(drops[1:], -1)
@@ -151,6 +157,11 @@ class CED(CreditCallback):
             missing_BG = torch.tensor(missing, dtype=torch.bool).view(reward.shape)
             reward = reward.masked_fill(missing_BG, self.format_penalty)
         return reward if self.reward_clip is None else reward.clamp(*self.reward_clip)
+
+    def _matters(self, rollout: Rollout) -> Tensor:
+        """[B, G] bool, responses whose reward depends on the margin."""
+        gated = rollout.grades.correct_BG if self.gated else torch.zeros_like(rollout.grades.correct_BG)
+        return self._routed(rollout)[:, None] & (gated | (self.eps != 0))
 
     def routes(self, sample: Sample) -> bool:
         """Whether the margin enters the reward: a routed family, and no yes/no question. Step 8."""

@@ -13,6 +13,7 @@ from benchmarks.ours import FIXED, FORCED, Steps
 from benchmarks.settings import SMALLEST, Settings
 from benchmarks.table import Table
 from benchmarks.timing import interleave, ratio
+from mmcredit.scoring.views import View
 
 
 def in_this_process(arguments):
@@ -65,7 +66,7 @@ def test_the_formula_counts_what_a_plain_forward_pass_runs():
     masked = (length + 1) * (length + 2) // 2 - (length + 1)  # the kernel computes the pairs above the diagonal too
     plain = flops.forward(c, length, 0, 2, 1, 1)
     steps.module.scorer.packed = True
-    assert flops.counted(lambda: steps.module.scorer.logp(text, flops.View())) == plain + masked * c.pair
+    assert flops.counted(lambda: steps.module.scorer.logp(text, View())) == plain + masked * c.pair
 
 
 def test_repetitions_take_turns_and_ratios_are_of_neighbours():

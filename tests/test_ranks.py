@@ -21,7 +21,7 @@ from mmcredit.launch import register_resolvers
 from mmcredit.types import UserError
 
 OPTIONS = ["data.batch_size=8", "algorithm.mini_batch=4", "algorithm.micro_batch=1", "rollout.group=4", "logger=csv"]
-OPTIONS += ["rollout.max_new_tokens=12", "callbacks=[]", "data.val_batch_size=2", "steps=2"]
+OPTIONS += ["rollout.max_new_tokens=10", "callbacks=[]", "data.val_batch_size=2", "steps=2"]
 OPTIONS += ["optimizer.lr=1e-3", "+optimizer.eps=1e-3"]  # Adam magnifies rounding otherwise
 FIRST = next(iter(StepBatches(8, 8, 0)))  # the first data batch of eight samples; rank 1 has every second
 NAMES = [f"world-0-train-{i}" for i in FIRST]
@@ -31,8 +31,8 @@ TEXT = ["data.train._target_=fakes.PartlyBlind", f"+data.train.text_only=[{','.j
 CENTRED = "+callbacks.centred._target_=fakes.Centred"
 CASES = {
     "plain": [
-        "algorithm.epochs=2", "algorithm.kl_coef=0.05", "max_grad_norm=0.1", "val_every=1", "data.val.val.size=9",
-        "data.val.counter_prior.size=3",
+        "algorithm.epochs=2", "algorithm.kl_coef=0.05", "max_grad_norm=0.1", "val_every=2", "data.val.val.size=5",
+        "data.val.counter_prior.size=1",
     ],
     "text only on rank 1": [*FEW, *TEXT, f"+reward.mixed=[{','.join(NAMES)}]", "algorithm=gspo", "steps=1"],
     "nothing kept on rank 1": [*DAPO, f"+reward.mixed=[{','.join(NAMES[:6:2])}]", CENTRED],

@@ -149,7 +149,8 @@ class CreditModule(lightning.LightningModule):
             advantage_BG = self.algorithm.advantage(rollout.reward_BG)
             advantage_BGT = advantage_chain(self.chain, rollout, advantage_BG, self.scorer, record)
         with record.stage("reference"):
-            reference = self._reference(rollout)
+            view = View(weights=Weights.REFERENCE)
+            reference = self.scorer.logp(rollout, view).clone() if self.algorithm.kl_coef else None
         batch = replace(batch, rollout=rollout)
         with record.stage("update"):
             self.optimizer_steps += update(batch, advantage_BGT, reference, record)
@@ -160,21 +161,12 @@ class CreditModule(lightning.LightningModule):
         """Optimizer steps over the mini-batches."""
         return Update(self, self.algorithm, self.chain, self.scorer, self.max_grad_norm)
 
-    def _reference(self, rollout: Rollout) -> Tensor | None:
-        if not self.algorithm.kl_coef:
-            return None
-        return self.scorer.logp(rollout, View(weights=Weights.REFERENCE)).clone()
-
     def tokens(self) -> Counter[str]:
         """What all ranks' scorers went through so far."""
         return sum(gather(self.scorer.tokens), Counter[str]())
 
-    def trained_parameters(self) -> list[torch.nn.Parameter]:
-        """Parameters of the policy that are not frozen."""
-        return trained(self.policy)
-
     def configure_optimizers(self) -> Optimizer:
-        return self.make_optimizer(self.trained_parameters())
+        return self.make_optimizer(trained(self.policy))
 
     def transfer_batch_to_device(self, batch: Prompts, device: torch.device, dataloader_idx: int) -> Prompts:
         return batch  # the policy moves what it needs
@@ -197,13 +189,13 @@ class CreditModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["mmcredit"] = {key: getattr(self, key) for key in RESUMED}
-        checkpoint["mmcredit"]["trained"] = len(self.trained_parameters())
+        checkpoint["mmcredit"]["trained"] = len(trained(self.policy))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        trained = checkpoint["mmcredit"]["trained"]
-        if trained != len(self.trained_parameters()):
+        before, now = checkpoint["mmcredit"]["trained"], len(trained(self.policy))
+        if before != now:
             raise UserError(
-                f"the checkpoint trained {trained} tensors, this run {len(self.trained_parameters())}: "
+                f"the checkpoint trained {before} tensors, this run {now}: "
                 "resume with the same model.policy.freeze_vision and last_layers"
             )
         for key in RESUMED:

@@ -6,7 +6,7 @@ tokens, D model width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -90,6 +90,15 @@ class Prompts:
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    def pick(self, places: Sequence[int]) -> Prompts:
+        """The prompts at these places, in this order."""
+        return Prompts(
+            tuple(self.samples[b] for b in places),
+            tuple(self.ids[b] for b in places),
+            tuple(self.pixels[b] for b in places),
+            tuple(self.grids[b] for b in places),
+        )
 
     def select(self, part: slice) -> Prompts:
         """Some of the prompts."""

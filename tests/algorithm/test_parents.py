@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, replace
+from functools import cache
 
 import hydra
 import pytest
@@ -45,6 +46,7 @@ TABLE = {
 }
 
 
+@cache
 def parent(name: str, *overrides: str) -> Parent:
     with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
         config = hydra.compose("fit", overrides=["run_dir=.", f"algorithm={name}", *overrides])

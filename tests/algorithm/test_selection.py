@@ -177,10 +177,10 @@ def test_one_mixed_group_in_eight_trains_on_what_there_is(tmp_path, caplog):
 
 
 def test_a_full_batch_drops_the_surplus_and_resumes_exactly(tmp_path):
-    """About three mixed groups in eight. Two steps and two more are four steps, bit by bit."""
-    names = ",".join(f"world-0-train-{i}" for i in range(64) if i % 8 < 3)
+    """About half of the groups are mixed. Two steps and two more are four steps, bit by bit."""
+    names = ",".join(f"world-0-train-{i}" for i in range(64) if i % 8 < 4)
     mixed = [f"+reward.mixed=[{names}]", "data.train.size=64"]
-    options = [*DAPO, *mixed, "algorithm.epochs=2"]
+    options = [*DAPO, *mixed, "algorithm.mini_batch=4", "algorithm.micro_batch=4"]
     fit(config(tmp_path / "whole", *options, "steps=4"))
     fit(config(tmp_path / "a", *options, "steps=2"))
     fit(config(tmp_path / "b", *options, "steps=4", f"ckpt_path={tmp_path}/a/checkpoints/last.ckpt"))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fakes import Centred, Idle
 from test_fit import SMALL, config, losses
+from test_parents import parent
 from test_selection import rows
 
+from mmcredit.algorithm.selection import Batch
 from mmcredit.algorithm.statistics import average_ranks
+from mmcredit.algorithm.update import Update
 from mmcredit.credit import Record
 from mmcredit.fit import fit
+from mmcredit.scoring.views import View
+from mmcredit.types import Rollout
 
 PLAIN = [*SMALL, "callbacks=[]", "data.val.val.size=0", "data.val.counter_prior.size=0", "+optimizer.eps=1e-3"]
 
@@ -26,11 +32,41 @@ def test_on_policy_mini_batches_need_no_pass_of_their_own(tmp_path, mini):
         assert found[2] == pytest.approx(want[2], rel=1e-3, abs=1e-5), key
     with_pass, without = (rows(tmp_path / run, "scoring/tokens_computed") for run in ("pass", "none"))
     assert without[1] < with_pass[1]
-    weights = [
-        torch.load(tmp_path / f / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for f in ("pass", "none")
-    ]
-    for name, weight in weights[0].items():
-        torch.testing.assert_close(weights[1][name], weight, rtol=0, atol=2e-6)
+    saved = [torch.load(tmp_path / f / "checkpoints/last.ckpt", weights_only=True) for f in ("pass", "none")]
+    for name, weight in saved[0]["state_dict"].items():
+        torch.testing.assert_close(saved[1]["state_dict"][name], weight, rtol=0, atol=2e-6)
+
+
+class Spy:
+    """Stands for the scorer: remembers how many prompts it was asked to score."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def logp(self, rollout: Rollout, view: View) -> torch.Tensor:
+        self.asked.append(len(rollout.prompts))
+        return rollout.mask_BGT * -1.0
+
+
+@pytest.mark.parametrize(
+    ("mini", "places", "chain", "asked"),
+    [
+        (4, (0, 1, 2, 3), [], []),  # one mini-batch: no pass
+        (2, (0, 1, 2, 3), [], [2]),
+        (1, (0, 1, 2, 3), [], [3]),
+        (4, (0, 1, 2, 3), [Centred()], []),
+        (4, (0, 1, 2, 3), [Centred(), Idle()], [4]),
+        (4, (1, 3, 5, 7), [], [2]),  # rank 1 of two
+        (2, (4, 5, 6, 7), [], [4]),  # none of the first mini-batch is on this rank
+    ],
+)
+def test_only_prompts_after_the_first_mini_batch_are_scored(make_rollout, mini, places, chain, asked):
+    rollout, spy = make_rollout(), Spy()
+    algorithm = parent("grpo", f"algorithm.mini_batch={mini}", "algorithm.micro_batch=1")
+    Update(None, algorithm, chain, spy, 1.0).score_old(Batch(rollout, places, places[-1] + 1))
+    first = 4 - sum(asked)
+    assert spy.asked == asked and not rollout.logp_BGT[:first].any()
+    assert torch.equal(rollout.logp_BGT[first:], -1.0 * rollout.mask_BGT[first:])
 
 
 @pytest.mark.parametrize("name", ["dapo", "dr_grpo", "rloo"])

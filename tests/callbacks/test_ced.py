@@ -374,3 +374,22 @@ def test_recorded_metrics() -> None:
 def test_mistakes_are_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         CED(**options)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("options", [{}, {"eps": 0.0}, {"gated": False}, {"gated": False, "eps": 0.0}], ids=str)
+def test_responses_that_cannot_matter_are_skipped_without_a_trace(seed, options):
+    """Between watched steps fewer responses are scored, and every reward is the same."""
+    rollout, replaced = random_case(seed, 3)
+    watched, skipping = GivenScores(replaced), GivenScores(replaced)
+    expected = CED(**options).on_reward(rollout, watched, Record())
+    reward = CED(**options).on_reward(replace(rollout, step=1), skipping, Record())
+    assert torch.equal(reward, expected)
+    assert (skipping.where_BG <= watched.where_BG).all()
+    unrouted = torch.tensor([not CED().routes(sample) for sample in rollout.prompts.samples])
+    assert not skipping.where_BG[unrouted].any()
+    if options.get("eps") == 0:
+        assert not skipping.where_BG[~rollout.grades.correct_BG].any()
+    always = GivenScores(replaced)
+    CED(watch_every=1, **options).on_reward(replace(rollout, step=1), always, Record())
+    assert torch.equal(always.where_BG, watched.where_BG)

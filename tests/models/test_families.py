@@ -16,7 +16,7 @@ from mmcredit.data.world.source import World
 from mmcredit.models.families import qwen2_5_vl
 from mmcredit.models.image_only import ImageOnly
 from mmcredit.models.layout import Row
-from mmcredit.models.load import export, load_policy
+from mmcredit.models.load import checkpoint_activations, export, frozen_copy, load_policy
 from mmcredit.models.processor import load_processor
 from mmcredit.models.vlm import VisionLanguageModel, family_of
 from mmcredit.rollout.hf import HFEngine
@@ -316,3 +316,23 @@ def test_a_sliding_window_is_refused(processor):
 def test_an_unknown_family_is_refused():
     with pytest.raises(UserError, match=r"known types: .*qwen2_5_vl"):
         family_of("gpt2")
+
+
+def test_gradient_checkpointing_computes_layers_again_with_the_same_gradients(subject, rollout):
+    runs, found = [], []
+    policy = frozen_copy(subject.policy).requires_grad_(True).train()
+    policy.family.decoder_layers(policy.hf)[0].mlp.register_forward_pre_hook(lambda *_: runs.append(1))
+    scorer = Scorer({Weights.OLD: policy}, Encoder(subject.processor, TEMPLATE))
+    for _ in range(2):
+        runs.clear()
+        policy.zero_grad()
+        scores = scorer.train_scores(rollout)
+        (scores.logp_S * torch.linspace(-1, 1, scores.logp_S.shape[-1])).sum().backward()
+        grads = [p.grad.clone() for p in policy.parameters() if p.grad is not None]
+        found.append((len(runs), scores.logp_S, grads))
+        checkpoint_activations(policy.hf)
+    (plain, logp, grads), (recomputed, logp_c, grads_c) = found
+    assert recomputed == 2 * plain
+    torch.testing.assert_close(logp_c, logp, atol=1e-6, rtol=0)
+    for a, b in zip(grads, grads_c, strict=True):
+        torch.testing.assert_close(b, a, atol=1e-5, rtol=1e-5)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mmcredit.models import vlm
-from mmcredit.models.layout import Row
+from mmcredit.models.layout import Row, common_prefixes
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.scoring.edits import Blank, FeatureNull, Original, PixelMask
 from mmcredit.scoring.replace import Evidence, FeatureReplace, Reference
@@ -116,7 +116,13 @@ def test_token_budget_changes_nothing(make_rollout, make_scorer):
     ],
 )
 def test_cheapest_sharing(policy, prompt, lengths, budget, size):
-    assert policy.cheapest_sharing(prompt, lengths, budget) == size
+    assert policy.cheapest_sharing(prompt, lengths, [0] * len(lengths), budget) == size
+
+
+def test_what_responses_share_counts_once_in_the_cost(policy):
+    """Eight responses of 40 tokens that share 36 fit a budget that holds two of them apart."""
+    assert policy.cheapest_sharing(10, [40] * 8, [0] + [36] * 7, 90) == 8
+    assert policy.cheapest_sharing(10, [40] * 8, [0] * 8, 90) == 2
 
 
 def test_rows_split_by_the_budget_keep_to_it_and_change_nothing(policy, make_rollout, make_scorer, monkeypatch):
@@ -258,6 +264,7 @@ def test_blanking_the_picture_changes_log_probs(make_rollout, make_scorer):
 
 def test_a_model_that_ignores_pixels_is_refused(policy, make_rollout, make_scorer, monkeypatch):
     blind = VisionLanguageModel.features
+    policy.feature_cache.clear()
     monkeypatch.setattr(
         VisionLanguageModel,
         "features",
@@ -287,3 +294,52 @@ def test_packing_checks_itself_and_falls_back_loudly(make_rollout, make_scorer, 
     with caplog.at_level("WARNING"):
         assert check_packing(make_rollout(), scorer) > 1e-3
     assert not scorer.packed and "falling back to padded rows" in caplog.text
+
+
+def alike(rollout, vocabulary=36):
+    """The rollout with responses of few different tokens: equal ones, and ones that begin alike or end in another."""
+    generator = torch.Generator().manual_seed(9)
+    ids = torch.randint(33, vocabulary, rollout.shape, generator=generator) * rollout.mask_BGT
+    ids[0, 1], ids[1, 2] = ids[0, 0], ids[1, 0]
+    mask = rollout.mask_BGT.clone()
+    mask[0, 1], mask[1, 2] = mask[0, 0], mask[1, 0]
+    mask[1, 2, 3:] = False
+    return replace(rollout, responses=replace(rollout.responses, ids_BGT=ids * mask, mask_BGT=mask))
+
+
+def tree_tokens(rollout, b):
+    """Different beginnings of the responses to prompt ``b``."""
+    ys = [y[m].tolist() for y, m in zip(rollout.responses.ids_BGT[b], rollout.mask_BGT[b], strict=True)]
+    return len({tuple(y[: t + 1]) for y in ys for t in range(len(y))})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_beginnings_are_computed_once_with_the_same_scores_and_gradients(policy, make_rollout, make_scorer, seed):
+    rollout = alike(make_rollout(seed=seed, group=6))
+    found = []
+    for packed in (False, True):
+        scorer = make_scorer(packed=packed)
+        logp = scorer.logp(rollout, View())
+        policy.zero_grad()
+        scores = scorer.train_scores(rollout)
+        weight = torch.linspace(-1, 1, rollout.mask_BGT.numel()).view(rollout.shape)
+        ((scores.logp_S + 0.1 * scores.entropy_S) * weight * rollout.mask_BGT).sum().backward()
+        found.append((logp, scores, [p.grad.clone() for p in policy.parameters() if p.grad is not None]))
+    policy.zero_grad()
+    (logp, scores, grads), (logp_p, scores_p, grads_p) = found
+    torch.testing.assert_close(logp_p, logp, atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(scores_p, scores, atol=TOLERANCE, rtol=0)
+    norm = torch.stack([g.norm() for g in grads]).norm()
+    assert torch.stack([(a - b).norm() for a, b in zip(grads, grads_p, strict=True)]).norm() <= 1e-5 * norm
+    scorer = make_scorer()
+    scorer.logp(rollout, View())
+    trees = sum(len(rollout.prompts.ids[b]) + tree_tokens(rollout, b) for b in range(4))
+    assert scorer.tokens["computed"] == trees < sum(map(len, rollout.prompts.ids)) + int(rollout.mask_BGT.sum())
+
+
+@pytest.mark.parametrize(
+    ("responses", "shared"),
+    [([[1, 2], [1, 2, 3], [1, 2, 4], [5]], [0, 2, 2, 0]), ([[1, 2], [1, 2]], [0, 2]), ([[]], [0]), ([[], [1]], [0, 0])],
+)
+def test_common_prefixes(responses, shared):
+    assert common_prefixes(responses) == shared

@@ -15,6 +15,11 @@ class ImageFeatures:
     merged_ND: Tensor
     deepstack: tuple[Tensor, ...] = ()
 
+    @property
+    def bytes(self) -> int:
+        """Memory of all layers."""
+        return sum(layer.nbytes for layer in (self.merged_ND, *self.deepstack))
+
     def map(self, edit: Callable[[Tensor], Tensor]) -> ImageFeatures:
         """The same edit on all of them."""
         return ImageFeatures(edit(self.merged_ND), tuple(edit(layer) for layer in self.deepstack))

@@ -15,7 +15,11 @@ from mmcredit.types import UserError
 
 
 def load_policy(
-    path: str, dtype: str = "float32", freeze_vision: bool = False, last_layers: int | None = None
+    path: str,
+    dtype: str = "float32",
+    freeze_vision: bool = False,
+    last_layers: int | None = None,
+    gradient_checkpointing: bool = False,
 ) -> VisionLanguageModel:
     """A policy from a directory or hub name.
 
@@ -24,6 +28,7 @@ def load_policy(
         dtype: weights' type, e.g. ``float32`` or ``bfloat16``.
         freeze_vision: leave the vision tower as it is.
         last_layers: train only the last n decoder layers; null trains all.
+        gradient_checkpointing: keep one layer's activations at a time and compute the others again in backward.
 
     Raises:
         UserError: unknown dtype, model of an unknown family, or more layers than there are.
@@ -32,6 +37,8 @@ def load_policy(
     if not isinstance(torch_dtype, torch.dtype):
         raise UserError(f"model.policy.dtype={dtype!r} does not exist; use float32, bfloat16 or float16")
     policy = VisionLanguageModel(AutoModelForImageTextToText.from_pretrained(path, dtype=torch_dtype))
+    if gradient_checkpointing:
+        checkpoint_activations(policy.hf)
     layers = policy.family.decoder_layers(policy.hf)
     if last_layers is not None:
         if not 0 < last_layers <= len(layers):
@@ -41,6 +48,11 @@ def load_policy(
     elif freeze_vision:
         policy.family.vision_tower(policy.hf).requires_grad_(False)
     return policy
+
+
+def checkpoint_activations(hf: Any) -> None:
+    """Gradient checkpointing of every layer, under the name that this version of transformers has for it."""
+    getattr(hf, "activation_checkpointing_enable", hf.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
 def frozen_copy(policy: VisionLanguageModel) -> VisionLanguageModel:

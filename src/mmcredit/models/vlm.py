@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,8 +13,9 @@ from torch.utils.checkpoint import checkpoint
 from transformers import Cache
 
 from mmcredit.models.families import internvl, qwen2_5_vl, qwen3_5, qwen3_vl
+from mmcredit.models.feature_cache import FeatureCache
 from mmcredit.models.features import ImageFeatures
-from mmcredit.models.layout import Layout, Row, lay_out
+from mmcredit.models.layout import Layout, Row, cheapest_sharing, lay_out
 from mmcredit.types import Prompts, UserError
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,7 @@ class VisionLanguageModel(nn.Module):
         layer_types = getattr(hf.config.get_text_config(), "layer_types", None) or ()
         if unknown := set(layer_types) - self.family.LAYER_TYPES:
             raise UserError(f"{hf.config.model_type} models with layers of type {unknown.pop()!r} are not supported")
+        self.feature_cache = FeatureCache(self.family.vision_tower(hf))
         self.known_ids = self.vocabulary  # ids from here on have no token: rows that pad the head
         layers = self.family.decoder_layers(hf)
         self.language_parameters = sum(p.numel() for p in layers.parameters())
@@ -99,6 +100,10 @@ class VisionLanguageModel(nn.Module):
         found = iter(self.family.image_features(self.hf, all_pixels, all_grids, [len(g) for _, g in shown]))
         return [None if p is None else next(found) for p in pixels]
 
+    def features_of(self, prompts: Prompts) -> list[ImageFeatures | None]:
+        """``features`` of the prompts' own pictures; what was seen under the same weights is not computed again."""
+        return self.feature_cache.features_of(prompts, self.features)
+
     def positions(self, prompts: Prompts) -> list[Tensor]:
         """[3, L_b] rotary positions of each prompt."""
         return [
@@ -109,29 +114,12 @@ class VisionLanguageModel(nn.Module):
         """[3, L] rotary positions of one prompt."""
         return self.family.positions(self.hf, ids_L, None if grid is None else grid.to(self.device))
 
-    def cheapest_sharing(self, prompt: int, lengths: Sequence[int], budget: int) -> int:
-        """How many responses should share a row: all of them save prompt tokens, few of them save attention.
-
-        Compares the multiply-adds of a forward pass, tokens x parameters + layers x width x sum of squared row
-        lengths (the mask is dense), over rows that keep to the budget.
-
-        Args:
-            prompt: prompt tokens.
-            lengths: tokens of each response.
-            budget: longest row.
-        """
+    def cheapest_sharing(self, prompt: int, lengths: Sequence[int], shared: Sequence[int], budget: int) -> int:
+        """How many responses should share a row of at most ``budget`` tokens (``layout.cheapest_sharing``)."""
         text = self.hf.config.get_text_config()
         head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        width, layers = text.num_attention_heads * head, text.num_hidden_layers
-
-        def cost(size: int) -> float:
-            rows = [prompt + sum(lengths[i : i + size]) for i in range(0, len(lengths), size)]
-            if size > 1 and max(rows) > budget:
-                return math.inf
-            return sum(rows) * self.language_parameters + layers * width * 2 * sum(row * row for row in rows)
-
-        sizes = {math.ceil(len(lengths) / rows) for rows in range(1, len(lengths) + 1)}
-        return min(sorted(sizes), key=cost)
+        pair = 2 * text.num_hidden_layers * text.num_attention_heads * head
+        return cheapest_sharing(prompt, lengths, shared, budget, self.language_parameters, pair)
 
     def hidden_states(
         self, layout: Layout, features: Sequence[ImageFeatures | None], cache: Cache | None = None
@@ -184,7 +172,8 @@ class VisionLanguageModel(nn.Module):
             raise ValueError(f"responses of a {self.hf.config.model_type} model cannot share a row")
         layout = lay_out(rows, self.pad_id, self.dtype, left_pad)
         hidden = self.hidden_states(layout, [row.features for row in rows])
-        return self._head(hidden.flatten(0, 1)[layout.predictors_S], layout.targets_S, temperature)
+        found = self._head(hidden.flatten(0, 1)[layout.predictors_U], layout.targets_U, temperature)
+        return TokenScores(*(values[layout.unique_S] for values in found))
 
     def _head(self, hidden_SD: Tensor, targets_S: Tensor, temperature: float) -> TokenScores:
         chunk = max(HEAD_ELEMENTS // self.vocabulary, 1)

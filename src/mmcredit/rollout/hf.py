@@ -1,4 +1,5 @@
-"""Sampling in process with the Hugging Face model: one prefill a prompt, its cache shared by the group.
+"""Sampling in process with the Hugging Face model: one prefill a prompt, and one decode a beginning, however many
+responses share it.
 
 ``generate`` would prefill every prompt G times, run the vision tower G times and draw from the global generator;
 here each response has its own seed, so a step can be replayed alone, in any batch and on any rank.
@@ -50,26 +51,26 @@ class HFEngine:
         layout = lay_out(rows, policy.pad_id, policy.dtype, left_pad=True)
         cache: Any = DynamicCache(config=policy.hf.config)  # the config says which layers keep keys and which a state
         hidden = policy.hidden_states(layout, [row.features for row in rows], cache)[:, -1]
-        cache.reorder_cache(torch.arange(len(rows), device=device).repeat_interleave(law.group))
-        hidden = hidden.repeat_interleave(law.group, 0)
-        seen = (layout.attention_R1LL[:, 0, -1] == 0).repeat_interleave(law.group, 0)  # [R, L] prompt, no padding
-        position = (layout.positions_3RL.amax((0, 2)) + 1).repeat_interleave(law.group)
+        seen = layout.attention_R1LL[:, 0, -1] == 0  # [R, L] prompt, no padding
+        position = layout.positions_3RL.amax((0, 2)) + 1
         ends, forbidden = policy.end_ids, policy.forbidden_ids
-        alive = torch.arange(len(uniforms), device=device)  # rows still being decoded
+        alive = torch.arange(len(uniforms), device=device)  # responses still being decoded
+        row = alive // law.group  # of each of them: equal beginnings share a row
         tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=device)
         lengths = torch.full((len(uniforms),), law.max_new_tokens, device=device)
         for t in range(law.max_new_tokens):
             p = law.probabilities(policy.logits(hidden), forbidden)
-            token = pick(p, uniforms[alive.cpu(), t])
+            token = pick(p[row], uniforms[alive.cpu(), t])
             tokens[alive, t] = token
             ended = torch.isin(token, ends)
             lengths[alive[ended]] = t + 1
             if ended.all() or t + 1 == law.max_new_tokens:
                 break
-            if ended.any():  # finished rows stop costing
-                keep = torch.where(~ended)[0]
-                cache.reorder_cache(keep)  # unlike batch_select_indices, of states too
-                alive, seen, position, token = alive[keep], seen[keep], position[keep], token[keep]
+            alive = alive[~ended]  # finished responses stop costing
+            begun, row = torch.stack([row, token])[:, ~ended].unique(dim=1, return_inverse=True)
+            parent, token = begun
+            cache.reorder_cache(parent)  # unlike batch_select_indices, of states too
+            seen, position = seen[parent], position[parent]
             seen = torch.cat([seen, seen.new_ones(len(seen), 1)], 1)
             hidden = policy.next_hidden(token, position, seen, cache)
             position = position + 1
@@ -79,7 +80,7 @@ class HFEngine:
 
 def prompt_rows(policy: VisionLanguageModel, prompts: Prompts) -> list[Row]:
     """Rows of the prompts alone."""
-    features, positions = policy.features(prompts.pixels, prompts.grids), policy.positions(prompts)
+    features, positions = policy.features_of(prompts), policy.positions(prompts)
     return [
         Row(ids.to(policy.device), position, feature, ())
         for ids, position, feature in zip(prompts.ids, positions, features, strict=True)

@@ -20,7 +20,8 @@ class Part:
 
     view: View
     prompt: int
-    members: tuple[int, ...]  # responses, ascending
+    members: tuple[int, ...]  # responses, in the order of their tokens: those that begin alike are neighbours
+    shared: tuple[int, ...]  # tokens that each shares with the one before it
     ids_L: Tensor  # the prompt as the view shows it
     tokens: int  # length of the row
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from mmcredit.data.encode import Encoder
 from mmcredit.models.features import ImageFeatures
-from mmcredit.models.layout import Row
+from mmcredit.models.layout import Row, common_prefixes
 from mmcredit.models.vlm import TokenScores, VisionLanguageModel
-from mmcredit.scoring.edits import Original, Picture
-from mmcredit.scoring.rows import Job, Part, batches, ends, hint_of, scope, twins
+from mmcredit.scoring.rows import Part, batches, ends, hint_of, scope, twins
+from mmcredit.scoring.sight import Sight
 from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Rollout
 
@@ -52,7 +52,7 @@ class Scorer:
         self._owner: Tensor | None = None
         self._cache: dict[View, Tensor] = {}
         self._scored: dict[View, Tensor] = {}
-        self._features: dict[Job, ImageFeatures | None] = {}
+        self.sight = Sight(models, encoder)
 
     @property
     def policy(self) -> VisionLanguageModel:
@@ -85,9 +85,11 @@ class Scorer:
             self._scored[view] = self._scored.get(view, nothing) | wanted
         parts = [p for v in todo for b in range(len(rollout.prompts)) for p in self._parts(rollout, v, b, keeps[v][b])]
         for batch in batches(parts, self.token_budget):
-            self._see(rollout, [part.job for part in batch])
             began = time.perf_counter()
-            rows = [self._row(rollout, part, keeps[part.view], self._features[part.job]) for part in batch]
+            features = self.sight.features(rollout, [part.job for part in batch])
+            self.seconds["vision"] += time.perf_counter() - began
+            began = time.perf_counter()
+            rows = [self._row(rollout, p, keeps[p.view], seen) for p, seen in zip(batch, features, strict=True)]
             scores = self.models[batch[0].view.weights].scores(rows, self.temperature)
             self._store(batch, keeps, scores.logp_S.float().cpu())
             share = (time.perf_counter() - began) / sum(part.tokens for part in batch)
@@ -105,13 +107,13 @@ class Scorer:
             view: of the policy's own weights (``Weights.OLD``, though they have moved since) and without hints.
         """
         assert view.weights is Weights.OLD and view.hints is None, "only the policy's own view is trained"
-        mask, jobs = scope(micro, view), [(view, b) for b in range(len(micro.prompts))]
-        seen = self.policy.features([self._shown(micro, job) for job in jobs], micro.prompts.grids)
-        features = [self._changed(micro, job, base) for job, base in zip(jobs, seen, strict=True)]
+        mask, features = scope(micro, view), self.sight.trained_features(micro, view)
         parts = [p for b in range(len(micro.prompts)) for p in self._parts(micro, view, b, mask[b])]
         flat = self.policy.scores([self._row(micro, p, mask, features[p.prompt]) for p in parts], self.temperature)
-        zeros, mask = torch.zeros(micro.shape, device=flat.logp_S.device), mask.to(flat.logp_S.device)
-        return TokenScores(*(zeros.masked_scatter(mask, part.float()) for part in flat))
+        places = torch.arange(mask.numel()).view(mask.shape)
+        order = torch.cat([places[p.prompt, g][mask[p.prompt, g]] for p in parts for g in p.members])
+        zeros, order = torch.zeros(mask.numel(), device=flat.logp_S.device), order.to(flat.logp_S.device)
+        return TokenScores(*(zeros.index_copy(0, order, part.float()).view(mask.shape) for part in flat))
 
     def to(self, device: torch.device) -> None:
         """Move all models."""
@@ -125,8 +127,9 @@ class Scorer:
     def _begin(self, rollout: Rollout) -> None:
         if self._owner is not rollout.responses.ids_BGT:
             self._owner = rollout.responses.ids_BGT
-            for store in (self._cache, self._scored, self._features, self.passes):
+            for store in (self._cache, self._scored, self.passes):
                 store.clear()
+            self.sight.forget()
 
     def _parts(self, rollout: Rollout, view: View, b: int, keep_GT: Tensor) -> Iterator[Part]:
         """Rows for one prompt: its responses with a token to score and the same hint, as many a row as cost least."""
@@ -139,13 +142,20 @@ class Scorer:
             ids = rollout.prompts.ids[b]
             if hint is not None:
                 ids = self.encoder.hinted(rollout.prompts.samples[b], ids, hint)
-            lengths = [lasts[g] for g in members]
-            model = self.models[view.weights]
-            size = model.cheapest_sharing(len(ids), lengths, self.token_budget) if self.packed else 1
-            for start in range(0, len(members), size):
-                shared = slice(start, start + size)
-                yield Part(view, b, tuple(members[shared]), ids, len(ids) + sum(lengths[shared]))
-            self.tokens["padded"] += len(members) * (len(ids) + max(lengths))
+            ys = {g: rollout.responses.ids_BGT[b, g, : lasts[g]].tolist() for g in members}
+            members.sort(key=ys.__getitem__)
+            yield from self._share(view, b, ids, members, [ys[g] for g in members])
+
+    def _share(
+        self, view: View, b: int, ids_L: Tensor, members: Sequence[int], ys: Sequence[list[int]]
+    ) -> Iterator[Part]:
+        model, lengths, shared = self.models[view.weights], list(map(len, ys)), common_prefixes(ys)
+        size = model.cheapest_sharing(len(ids_L), lengths, shared, self.token_budget) if self.packed else 1
+        for start in range(0, len(members), size):
+            row = slice(start, start + size)
+            begins = (0, *shared[row][1:])
+            yield Part(view, b, tuple(members[row]), begins, ids_L, len(ids_L) + sum(lengths[row]) - sum(begins))
+        self.tokens["padded"] += len(members) * (len(ids_L) + max(lengths))
 
     def _row(self, rollout: Rollout, part: Part, keep_BGT: Tensor, features: ImageFeatures | None) -> Row:
         model, b = self.models[part.view.weights], part.prompt
@@ -154,48 +164,11 @@ class Scorer:
         kept = tuple(keep_BGT[b, g, : lasts[g]].to(model.device) for g in part.members)
         prompt, grid = part.ids_L.to(model.device), rollout.prompts.grids[b]
         self.tokens["computed"] += part.tokens
-        return Row(prompt, model.positions_of(prompt, grid), features, ys, kept)
+        return Row(prompt, model.positions_of(prompt, grid), features, ys, kept, part.shared)
 
     def _store(self, batch: Sequence[Part], keeps: Mapping[View, Tensor], logp_S: Tensor) -> None:
-        masks = []
+        keep_M = [keeps[part.view][part.prompt, g] for part in batch for g in part.members]
+        scored = iter(logp_S.split([int(keep.sum()) for keep in keep_M]))
         for part in batch:
-            mask = torch.zeros_like(keeps[part.view][part.prompt])
-            mask[list(part.members)] = keeps[part.view][part.prompt][list(part.members)]
-            masks.append(mask)
-        for part, mask, scored in zip(batch, masks, logp_S.split([int(m.sum()) for m in masks]), strict=True):
-            self._cache[part.view][part.prompt][mask] = scored
-
-    def _see(self, rollout: Rollout, batch: Sequence[Job]) -> None:
-        """Features of each job: the tower runs once a picture and pixel edit, feature edits are applied after it."""
-        began, prompts = time.perf_counter(), rollout.prompts
-        todo = [job for job in dict.fromkeys(batch) if job not in self._features]
-        pending = dict.fromkeys(job for job in map(_seen, todo) if job not in self._features)
-        if pending:
-            pixels = [self._shown(rollout, job) for job in pending]
-            seen = self.models[batch[0][0].weights].features(pixels, [prompts.grids[b] for _, b in pending])
-            self._features.update(zip(pending, seen, strict=True))
-        for job in todo:
-            self._features[job] = self._changed(rollout, job, self._features[_seen(job)])
-        self.seconds["vision"] += time.perf_counter() - began
-
-    def _shown(self, rollout: Rollout, job: Job) -> Tensor | None:
-        """[patches, patch_dim] pixels that the vision tower gets."""
-        view, b = job
-        pixels = rollout.prompts.pixels[b]
-        return None if pixels is None else view.image.pixels(pixels, self._picture(rollout, b))
-
-    def _changed(self, rollout: Rollout, job: Job, seen: ImageFeatures | None) -> ImageFeatures | None:
-        """Features that the language model gets."""
-        view, b = job
-        return None if seen is None else view.image.features(seen, self._picture(rollout, b))
-
-    def _picture(self, rollout: Rollout, b: int) -> Picture:
-        grid, encoder = rollout.prompts.grids[b], self.encoder
-        assert grid is not None, "a prompt without pictures has nothing to edit"
-        return Picture(rollout.prompts.samples[b], grid, encoder.processor.merge, encoder.black, encoder.pixels)
-
-
-def _seen(job: Job) -> Job:
-    """The job whose pixels the vision tower sees: views that leave pixels alone share it."""
-    view, b = job
-    return View(view.weights, view.image if view.image.touches_pixels else Original()), b
+            for g in part.members:
+                self._cache[part.view][part.prompt, g, keeps[part.view][part.prompt, g]] = next(scored)

@@ -1,0 +1,91 @@
+"""Vision features of pictures seen before, kept as long as the tower's weights stay."""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from mmcredit.models.features import ImageFeatures
+from mmcredit.types import Prompts
+
+Key = tuple[object, ...]
+
+
+class FeatureCache:
+    """Least recently used features leave first; all of them leave when a weight of the tower changes.
+
+    Args:
+        tower: the vision tower.
+        max_bytes: memory held on the tower's device.
+    """
+
+    def __init__(self, tower: nn.Module, max_bytes: int = 2**29) -> None:
+        self.tower, self.max_bytes, self.bytes = tower, max_bytes, 0
+        self.hits = self.misses = 0
+        self._version = -1
+        self._kept: OrderedDict[Key, ImageFeatures] = OrderedDict()
+        self._fingerprints: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+    @property
+    def usable(self) -> bool:
+        """Features that need no gradient; inference mode would leave tensors that no backward pass can use."""
+        trains = torch.is_grad_enabled() and any(p.requires_grad for p in self.tower.parameters())
+        return not trains and not torch.is_inference_mode_enabled()
+
+    def features_of(
+        self, prompts: Prompts, see: Callable[..., list[ImageFeatures | None]]
+    ) -> list[ImageFeatures | None]:
+        """Features of each prompt, those not kept through ``see(pixels, grids)``; None where it has no picture."""
+        if not self.usable:
+            return see(prompts.pixels, prompts.grids)
+        keys = [
+            None if p is None or g is None else self.key(p, g)
+            for p, g in zip(prompts.pixels, prompts.grids, strict=True)
+        ]
+        places = {key: b for b, key in enumerate(keys) if key is not None}
+        known = {key: self.get(key) for key in places}
+        todo = {key: b for key, b in places.items() if known[key] is None}
+        seen = see([prompts.pixels[b] for b in todo.values()], [prompts.grids[b] for b in todo.values()])
+        for key, features in zip(todo, seen, strict=True):
+            known[key] = features
+            self.put(key, features)
+        return [None if key is None else known[key] for key in keys]
+
+    def key(self, pixels: Tensor, grid: Tensor) -> Key:
+        """Two checksums of all pixels, their shape, and what decides the arithmetic."""
+        if pixels not in self._fingerprints:
+            data = pixels.contiguous().view(torch.uint8).cpu().numpy().data
+            self._fingerprints[pixels] = (zlib.crc32(data), zlib.adler32(data))
+        arithmetic = torch.is_autocast_enabled(next(self.tower.parameters()).device.type)
+        return (*self._fingerprints[pixels], tuple(pixels.shape), tuple(grid.flatten().tolist()), arithmetic)
+
+    def get(self, key: Key) -> ImageFeatures | None:
+        """Features of a picture, if they are there and still those of the tower."""
+        version = sum(p._version for p in self.tower.parameters())
+        if version != self._version:
+            self.clear()
+            self._version = version
+        found = self._kept.get(key)
+        self.hits, self.misses = self.hits + (found is not None), self.misses + (found is None)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: Key, features: ImageFeatures | None) -> None:
+        """Keep features; ``get`` of the same key came before."""
+        if features is None or features.bytes > self.max_bytes:
+            return
+        self._kept[key] = features
+        self.bytes += features.bytes
+        while self.bytes > self.max_bytes:
+            self.bytes -= self._kept.popitem(last=False)[1].bytes
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._kept.clear()
+        self.bytes = 0

@@ -53,10 +53,12 @@ def build(name: str) -> CreditCallback:
 
 
 def graded(rollout: Rollout, correct: Tensor, scorer: Any) -> Rollout:
-    """The rollout with these answers right, a two-token answer span, and its own log-probs."""
+    """The rollout with these answers right, up to three wrong ones, a two-token answer span, and its own log-probs."""
     answer = torch.zeros_like(rollout.mask_BGT)
     answer[..., :2] = rollout.mask_BGT[..., :2]
     grades = replace(rollout.grades, correct_BG=correct, reward_BG=correct.float(), answer_BGT=answer)
+    said = [["right" if right else f"wrong {g % 3}" for g, right in enumerate(group)] for group in correct.tolist()]
+    grades = replace(grades, answers=tuple(map(tuple, said)))
     rollout = replace(rollout, grades=grades, reward_BG=correct.float())
     return replace(rollout, logp_BGT=scorer.logp(rollout, View()).clone())
 

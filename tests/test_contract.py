@@ -59,13 +59,13 @@ def test_no_advantage_stays_exactly_none(name, make_rollout, make_scorer):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_extra_views_are_those_that_are_scored(name, make_rollout, make_scorer):
-    """Hints aside, which nobody knows before a rollout."""
+    """Hints aside, which nobody knows before a rollout: there may be fewer."""
     scorer, method = make_scorer(), build(name)
     rollout = graded(make_rollout(), torch.tensor([[True, False, True]] * 4), scorer)
     assign(method, rollout, scorer)
     scored = [view for view in scorer.passes if view != View()]
     promised = list(method.extra_views(scorer.seed))
-    assert len(set(promised)) == len(promised) == len(scored)
+    assert len(set(promised)) == len(promised) >= len(scored)
     assert {replace(view, hints=None) for view in promised} == {replace(view, hints=None) for view in scored}
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from mmcredit.credit import CreditCallback, Record
-from mmcredit.functional import masked_mean, zero_variance
+from mmcredit.functional import across_ranks, masked_mean, zero_variance
 from mmcredit.scoring.corrupted import corrupted_logp, corrupted_view, has_picture
 from mmcredit.scoring.edits import ImageEdit, PixelMask
 from mmcredit.services.claim_tokens import ClaimTokens, claim_tokens
@@ -177,5 +177,5 @@ class PACG(CreditCallback):
         record.histogram("pacg/retention", credited := gate[routed & creditable])
         record.histogram("pacg/downweighted_rate", credited < 1)
         record.histogram("pacg/floor_rate", credited <= self.floor)
-        if len(delta):
+        if len(delta := across_ranks(delta)):
             record.scalar("pacg/delta_p90", delta.quantile(0.9))

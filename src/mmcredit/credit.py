@@ -83,7 +83,8 @@ class CreditCallback(lightning.Callback):
 
     def extra_views(self, seed: int) -> Sequence[View]:
         """Views beside ``View()`` that step 0 of a run with this seed asks for, for the lines printed at start: equal
-        ones of several methods are computed once. Hints, unknown before a rollout, may be any that are distinct."""
+        ones of several methods are computed once. Hints, unknown before a rollout, may be any that are distinct, as
+        many as there are at most."""
         return ()
 
     def on_rollout(self, rollout: Rollout, record: Record) -> None:

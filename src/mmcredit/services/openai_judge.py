@@ -37,7 +37,7 @@ class ChatJudge(ABC, Generic[Q, R, A]):
 
     def __init__(self, chat: ChatService, max_chars: int = 20_000) -> None:
         if max_chars < 1:
-            raise UserError(f"judge: max_chars={max_chars} must be at least 1")
+            raise UserError(f"judge.max_chars={max_chars} must be at least 1")
         self.chat, self.max_chars = chat, max_chars
         self.name, self.counters = chat.name, chat.counters
 

@@ -31,7 +31,7 @@ class Oracle(LocalService[Q, A]):
 
     def __init__(self, delay_seconds: float = 0.0, failure_rate: float = 0.0) -> None:
         if not 0 <= failure_rate <= 1:
-            raise UserError(f"judge: failure_rate={failure_rate} must lie in 0..1")
+            raise UserError(f"judge.failure_rate={failure_rate} must lie in 0..1")
         super().__init__(delay_seconds)
         self.failure_rate = failure_rate
 

@@ -326,3 +326,11 @@ def test_missing_file(folder: Path, name: str | None, words: str) -> None:
 def test_folder_instead_of_a_file(folder: Path) -> None:
     with pytest.raises(UserError, match="not a file"):
         Jsonl(folder)
+
+
+def test_what_judges_read_becomes_meta(folder: Path) -> None:
+    notes = {"reference": "It is red.\nSo 2.", "pseudo_ground_truth": "two red cars", "key_facts": ["red cars", "two"]}
+    one, bare = Jsonl(write(folder, ROW | notes, ROW | {"key_facts": []}))
+    assert one.meta == notes | {"key_facts": "red cars\ntwo"} and bare.meta == {}
+    assert "key_facts is missing or empty" in refused(folder, ROW | {"key_facts": ["red cars", ""]})
+    assert "reference is missing or empty" in refused(folder, ROW | {"reference": {"text": "x"}})

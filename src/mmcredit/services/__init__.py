@@ -1,2 +1,2 @@
-"""What knows about claims: routers that mark them in a response, the chat client behind them, the embedded world's
-oracle."""
+"""What knows about claims and responses: routers that mark claims, judges that compare and score, the chat client
+behind them, the embedded world's oracles."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from mmcredit.services.claims import Routing
+from mmcredit.services.service import LocalService, Pending, Ready
 from mmcredit.types import Sample
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,66 +20,39 @@ class RoutingRequest:
     sample: Sample
     response: str
 
-
-class Pending(Protocol[T]):
-    """Answers on their way."""
-
-    def result(self) -> list[T]:
-        """One answer a request, in their order. Waits until the step's deadline at most; never raises for faults of
-        a service. A second call returns the same."""
+    @property
+    def key(self) -> tuple[str, ...]:
+        """See ``Request``."""
+        return self.sample.id, self.sample.question, self.response
 
 
 class Router(Protocol):
-    """Marks the direct visual claims of responses.
+    """Marks the direct visual claims of responses. A ``Service`` whose ``counters`` also hold ``spans`` and
+    ``dropped``, those of all responses."""
 
-    ``counters`` add up over distinct requests: ``requests`` = ``answered`` + ``cached`` + sum of ``failed/<kind>``;
-    ``duplicates`` counts those beyond the distinct ones, ``spans`` and ``dropped`` the spans of all responses.
-    """
-
-    name: str  # for messages
+    name: str
     counters: Counter[str]
 
     def submit(self, requests: Sequence[RoutingRequest]) -> Pending[Routing]:
         """Start routing; never blocks. Identical requests are asked once."""
 
 
-@dataclass(frozen=True)
-class Ready:
-    """Routings that are known already, given out at a moment of the monotonic clock, in seconds."""
-
-    routings: list[Routing]
-    due: float
-
-    def result(self) -> list[Routing]:
-        """See ``Pending``."""
-        time.sleep(max(0.0, self.due - time.monotonic()))
-        return self.routings
-
-
-class LocalRouter(ABC):
+class LocalRouter(LocalService[RoutingRequest, Routing]):
     """A router that answers by itself, at once or after ``delay_seconds`` (to study slow services)."""
-
-    name: str
-
-    def __init__(self, delay_seconds: float = 0.0) -> None:
-        self.delay_seconds = delay_seconds
-        self.counters: Counter[str] = Counter()
 
     @abstractmethod
     def route(self, sample: Sample, response: str) -> Routing:
         """The routing of one response."""
 
-    def submit(self, requests: Sequence[RoutingRequest]) -> Pending[Routing]:
-        """See ``Router``."""
-        due = time.monotonic() + self.delay_seconds
-        distinct = {(r.sample.id, r.sample.question, r.response): r for r in requests}
-        routed = {key: self.route(r.sample, r.response) for key, r in distinct.items()}
-        self.counters["requests"] += len(routed)
-        self.counters["duplicates"] += len(requests) - len(routed)
-        self.counters.update(f"failed/{r.failure}" if r.failure else "answered" for r in routed.values())
-        routings = [routed[r.sample.id, r.sample.question, r.response] for r in requests]
-        count_spans(self.counters, routings)
-        return Ready(routings, due)
+    def answer(self, request: RoutingRequest) -> Routing:
+        """See ``LocalService``."""
+        return self.route(request.sample, request.response)
+
+    def submit(self, requests: Sequence[RoutingRequest]) -> Ready[Routing]:
+        """See ``Service``."""
+        ready = super().submit(requests)
+        count_spans(self.counters, ready.answers)
+        return ready
 
 
 def count_spans(counters: Counter[str], routings: Sequence[Routing]) -> None:

@@ -4,7 +4,8 @@
 
 ``image`` (or ``images``, a list) is a path relative to the file; leave it out for text-only questions. ``boxes`` are
 xywh in absolute pixels of the first image, the primary one first; ``proposal_bbox``, ``target_bbox``,
-``argument_bbox`` and ``bbox`` are single boxes. ``id`` defaults to the line number.
+``argument_bbox`` and ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
+compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from mmcredit.types import Box, Sample, UserError
 log = logging.getLogger(__name__)
 _CONTROL = re.compile(r"<\|\w{1,40}\|>")  # chat and vision tokens of the known families
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
+NOTES = ("reference", "pseudo_ground_truth", "key_facts")  # become ``Sample.meta``, lists one entry a line
 PARTS = ("train", "val", "all")
 
 
@@ -76,8 +78,9 @@ class Jsonl:
         row = self.rows[index]
         images = tuple(_open(path) for path in row["paths"])
         return Sample(
-            row["id"], images, row["question"], row["answer"], row["family"], boxes=row["boxes"], **row["named"]
-        )
+            row["id"], images, row["question"], row["answer"], row["family"], row["boxes"], meta=row["meta"],
+            **row["named"],
+        )  # fmt: skip
 
     @staticmethod
     def _part(row_id: str, val_share: float) -> str:
@@ -119,10 +122,12 @@ class Jsonl:
         named = {key: _box(data[key], key, size) for key in BOX_FIELDS if data.get(key) is not None}
         if boxes:
             named.setdefault("proposal_bbox", boxes[0])
+        notes = {key: _listed(data.get(key)) for key in NOTES}
+        meta = {key: "\n".join(_text({key: v}, key) for v in values) for key, values in notes.items() if values}
         row_id = str(data["id"]) if data.get("id") is not None else f"{self.path.name}:{number}"
         return {
             "id": row_id, "question": question, "answer": answer, "paths": paths, "boxes": boxes, "named": named,
-            "family": str(data.get("family") or ""),
+            "family": str(data.get("family") or ""), "meta": meta,
         }  # fmt: skip
 
     def _inside(self, name: object) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mmcredit.data.world.grammar import phrase, unsupported
 from mmcredit.data.world.questions import FAMILIES, SPLITS, Draw, Question
-from mmcredit.data.world.scene import COLORS, CORNERS, corner_of, render
+from mmcredit.data.world.scene import COLORS, CORNERS, corner_of, reading_order, render
 from mmcredit.functional import stable_rng, stable_seed
 from mmcredit.types import Sample, UserError
 
@@ -66,7 +66,7 @@ class World:
             boxes=boxes,
             proposal_bbox=boxes[0] if boxes else None,
             objects=q.objects,
-            meta={"prior_answer": q.prior_answer},
+            meta={"prior_answer": q.prior_answer, **notes(q)},
         )
 
 
@@ -84,6 +84,18 @@ def short_evidence(q: Question, answer: str) -> tuple[list[str], str]:
         "attribute": lambda o: f"{q.focus} {corner_of(o.box)}",
     }.get(q.family)
     return [named(first) if named and first else q.focus], f"\nFinal answer: {answer}"
+
+
+def notes(q: Question) -> dict[str, str]:
+    """What judges are given: every object in words, the facts that matter (one a line), and a ``think`` response to
+    compare with. That one is true but leaves the last fact out: nothing is better than a true and complete one."""
+    claims, end = think(q, q.answer)
+    seen = [f"{o.size} {phrase(o.color, o.shape, corner_of(o.box))} ." for o in reading_order(q.objects)]
+    return {
+        "reference": " . ".join([*claims[:-1], end]),
+        "pseudo_ground_truth": " ".join(seen),
+        "key_facts": "\n".join(claims),
+    }
 
 
 @dataclass(frozen=True)

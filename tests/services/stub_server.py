@@ -35,6 +35,7 @@ class Stub(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # a full queue resets connections
 
     def __init__(self, script: Callable[[int, dict[str, Any]], Any]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

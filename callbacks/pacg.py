@@ -28,8 +28,8 @@ from mmcredit.scoring.corrupted import corrupted_logp, corrupted_view, has_pictu
 from mmcredit.scoring.edits import ImageEdit, PixelMask
 from mmcredit.services.claim_tokens import ClaimTokens, claim_tokens
 from mmcredit.services.claims import Routing
-from mmcredit.services.early import EarlyRouter, Place
-from mmcredit.services.router import Router
+from mmcredit.services.router import Router, routing_requests
+from mmcredit.services.service import Ahead, Place
 from mmcredit.types import Rollout, UserError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class PACG(CreditCallback):
                 f"callbacks.pacg: alpha={alpha} must be at least 0, floor={floor} in 0..1, "
                 f"min_residual={min_residual} at least 1"
             )
-        self.router, self.corruption = EarlyRouter(router), corruption or PixelMask(0.5)
+        self.router, self.corruption = Ahead(router), corruption or PixelMask(0.5)
         self.margin, self.alpha, self.floor, self.min_residual = margin, alpha, floor, min_residual
         self.residual, self.routing, self.positive_only = residual, routing, positive_only
         self.per_response = per_response
@@ -119,12 +119,13 @@ class PACG(CreditCallback):
         """Asks the router about the responses whose reward promises credit."""
         above_BG = rollout.reward_BG - rollout.reward_BG.mean(1, keepdim=True)
         promising_BG = self._creditable(above_BG) & ~zero_variance(rollout.reward_BG)[:, None]
-        self.router.ask(rollout, promising_BG & has_picture(rollout.prompts))
+        self.router.ask(routing_requests(rollout, promising_BG & has_picture(rollout.prompts)))
 
     def on_advantage(self, rollout: Rollout, advantage_BGT: Tensor, scorer: Scorer, record: Record) -> Tensor:
         creditable_BGT = self._creditable(advantage_BGT)
         with record.stage("router"):
-            routings = self.router.collect(rollout, creditable_BGT.any(-1) & has_picture(rollout.prompts))
+            asked_BG = creditable_BGT.any(-1) & has_picture(rollout.prompts)
+            routings = self.router.collect(routing_requests(rollout, asked_BG))
         special_ids, where_BG = scorer.encoder.special_ids, torch.zeros(rollout.shape[:2], dtype=torch.bool)
         cases = {place: self._case(rollout, place, routing, special_ids) for place, routing in routings.items()}
         for place, case in cases.items():

@@ -17,11 +17,14 @@ import mmcredit.configs
 from mmcredit.credit import CreditCallback
 from mmcredit.scoring.views import View
 from mmcredit.services.claims import ClaimSpan, Routing
+from mmcredit.services.judge import FactRequest, Score
 from mmcredit.services.router import LocalRouter
+from mmcredit.services.service import LocalService
 from mmcredit.types import Rollout, Sample
 
 NAMES = sorted(p.stem for p in (Path(mmcredit.configs.__file__).parent / "callbacks").glob("*.yaml"))
-SMALL = ["++callbacks.pacg.min_residual=1"]  # the random responses have at most nine tokens
+SMALL = ["++callbacks.pacg.min_residual=1"]  # the random responses have at most nine tokens ...
+SMALL += ["++callbacks.perception_r1.judge._target_=methods.LengthJudge"]  # ... and state no fact
 
 
 class ThirdRouter(LocalRouter):
@@ -33,6 +36,15 @@ class ThirdRouter(LocalRouter):
         text = response[: len(response) // 3]
         span = ClaimSpan(text, "direct_vef", True, "direct", True, False, "asserted", False)
         return Routing(((span, (0, len(text))),) if text else ())
+
+
+class LengthJudge(LocalService[FactRequest, Score]):
+    """The share of facts grows with the response."""
+
+    name = "judge=length"
+
+    def answer(self, request: FactRequest) -> Score:
+        return Score(min(len(request.response) / 40, 1.0))
 
 
 def compose(*overrides: str) -> DictConfig:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from mmcredit.models import vlm
+from mmcredit.models.feature_cache import FeatureCache
 from mmcredit.models.layout import Row, common_prefixes
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.scoring.edits import Blank, FeatureNull, Original, PixelMask
@@ -264,7 +265,8 @@ def test_blanking_the_picture_changes_log_probs(make_rollout, make_scorer):
 
 def test_a_model_that_ignores_pixels_is_refused(policy, make_rollout, make_scorer, monkeypatch):
     blind = VisionLanguageModel.features
-    policy.feature_cache.clear()
+    tower = policy.family.vision_tower(policy.hf)
+    monkeypatch.setattr(policy, "feature_cache", FeatureCache(tower))  # knows no features, and leaves none
     monkeypatch.setattr(
         VisionLanguageModel,
         "features",

@@ -38,6 +38,7 @@ def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) ->
         "seconds": round(seconds, 1),
         "seconds_by_stage": {stage: round(value, 2) for stage, value in sorted(module.seconds.items())},
         "tokens": dict(module.tokens()),
+        "layouts": dict(module.scorer.layouts),
         "methods": [type(method).__name__ for method in module.chain],
         "metrics_start": dict(module.start_metrics),
         "metrics_end": dict(end),
@@ -64,3 +65,5 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     print(f"{'  of steps':24s} {', '.join(f'{stage} {value:.1f}' for stage, value in shares if value >= 0.05)}")
     tokens = summary["tokens"]
     print(f"{'tokens scored':24s} {tokens['computed']:,} ({tokens['padded']:,} with one padded row a response)")
+    layouts = ", ".join(f"{count:,} {kind}" for kind, count in summary["layouts"].items())
+    print(f"{'groups by layout':24s} {layouts} rows")

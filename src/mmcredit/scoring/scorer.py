@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from mmcredit.scoring.sight import Sight
 from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Rollout
 
+log = logging.getLogger(__name__)
 PLAIN = View()
 
 
@@ -48,6 +50,7 @@ class Scorer:
         self.packed = packed and self.policy.shares_prefix()
         self.passes: Counter[View] = Counter()  # views computed since the last rollout began
         self.tokens: Counter[str] = Counter()  # of all passes: computed, and as padded rows of a response each
+        self.layouts: Counter[str] = Counter()  # of all groups: one shared row, split over several, single rows
         self.seconds: dict[str, float] = defaultdict(float)  # of all passes without gradients: vision, views by name
         self._owner: Tensor | None = None
         self._cache: dict[View, Tensor] = {}
@@ -151,11 +154,22 @@ class Scorer:
     ) -> Iterator[Part]:
         model, lengths, shared = self.models[view.weights], list(map(len, ys)), common_prefixes(ys)
         size = model.cheapest_sharing(len(ids_L), lengths, shared, self.token_budget) if self.packed else 1
+        self._note_layout(len(ids_L), lengths, size)
         for start in range(0, len(members), size):
             row = slice(start, start + size)
             begins = (0, *shared[row][1:])
             yield Part(view, b, tuple(members[row]), begins, ids_L, len(ids_L) + sum(lengths[row]) - sum(begins))
         self.tokens["padded"] += len(members) * (len(ids_L) + max(lengths))
+
+    def _note_layout(self, prompt: int, lengths: Sequence[int], size: int) -> None:
+        """Count which layout the cost model gave a group; say so when it is the first of its kind."""
+        if not self.packed:
+            return
+        kind = "shared" if size == len(lengths) else "split" if size > 1 else "single"
+        if len(lengths) > 1 and not self.layouts[kind]:
+            text = "%s rows: %d responses a row of %d to a prompt (%d tokens; responses up to %d)"
+            log.info(text, kind, size, len(lengths), prompt, max(lengths))
+        self.layouts[kind] += len(lengths) > 1
 
     def _row(self, rollout: Rollout, part: Part, keep_BGT: Tensor, features: ImageFeatures | None) -> Row:
         model, b = self.models[part.view.weights], part.prompt

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from mmcredit.services.claims import Routing
-from mmcredit.services.service import LocalService, Pending, Ready
-from mmcredit.types import Sample
+from mmcredit.services.service import LocalService, Pending, Place, Ready
+from mmcredit.types import Rollout, Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,12 @@ class Router(Protocol):
 
     def submit(self, requests: Sequence[RoutingRequest]) -> Pending[Routing]:
         """Start routing; never blocks. Identical requests are asked once."""
+
+
+def routing_requests(rollout: Rollout, where_BG: Tensor) -> dict[Place, RoutingRequest]:
+    """About these responses (bool)."""
+    samples, texts = rollout.prompts.samples, rollout.responses.texts
+    return {(b, g): RoutingRequest(samples[b], texts[b][g]) for b, g in where_BG.nonzero().tolist()}
 
 
 class LocalRouter(LocalService[RoutingRequest, Routing]):

@@ -26,6 +26,7 @@ SECTIONS = {
     "memory": "benchmarks.memory",
     "growth": "benchmarks.growth",
     "flops": "benchmarks.flops",
+    "services": "benchmarks.services",
 }
 SCALARS = [f for f in fields(Settings) if isinstance(f.default, int)]  # settings that have an option of their own
 PACKAGES = ("mmcredit", "torch", "transformers", "trl")

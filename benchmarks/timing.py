@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 Seconds = dict[str, float]  # by stage
+WHOLE = ("step", "data", "rollout", "old_logp", "credit", "update")  # stages of a step, without their parts
 
 
 def interleave(calls: Mapping[str, Callable[[], Seconds]], repetitions: int) -> dict[str, list[Seconds]]:
@@ -32,9 +33,9 @@ def middle(runs: Sequence[Seconds], stage: str) -> float:
     return median(run[stage] for run in runs)
 
 
-def stages(runs: Sequence[Seconds]) -> dict[str, float]:
-    """Median milliseconds of every stage, as columns."""
-    return {f"{stage}_ms": 1000 * middle(runs, stage) for stage in runs[0]}
+def stages(runs: Sequence[Seconds], names: Sequence[str] = WHOLE) -> dict[str, float]:
+    """Median milliseconds of these stages, as columns; 0 for one that did not run."""
+    return {f"{stage}_ms": 1000 * median(run.get(stage, 0.0) for run in runs) for stage in names}
 
 
 def ratio(above: Sequence[float], below: Sequence[float], name: str = "ratio") -> dict[str, float]:

@@ -20,6 +20,7 @@ def load_policy(
     freeze_vision: bool = False,
     last_layers: int | None = None,
     gradient_checkpointing: bool = False,
+    feature_cache: int = 512,
 ) -> VisionLanguageModel:
     """A policy from a directory or hub name.
 
@@ -29,6 +30,7 @@ def load_policy(
         freeze_vision: leave the vision tower as it is.
         last_layers: train only the last n decoder layers; null trains all.
         gradient_checkpointing: keep one layer's activations at a time and compute the others again in backward.
+        feature_cache: MiB of vision features kept for pictures that come again; 0 keeps none.
 
     Raises:
         UserError: unknown dtype, model of an unknown family, or more layers than there are.
@@ -37,6 +39,7 @@ def load_policy(
     if not isinstance(torch_dtype, torch.dtype):
         raise UserError(f"model.policy.dtype={dtype!r} does not exist; use float32, bfloat16 or float16")
     policy = VisionLanguageModel(AutoModelForImageTextToText.from_pretrained(path, dtype=torch_dtype))
+    policy.feature_cache.max_bytes = feature_cache * 2**20
     if gradient_checkpointing:
         checkpoint_activations(policy.hf)
     layers = policy.family.decoder_layers(policy.hf)

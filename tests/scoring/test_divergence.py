@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
+from mmcredit.callbacks.opsd import OPSD
 from mmcredit.models import vlm
 from mmcredit.models.vlm import VisionLanguageModel
-from mmcredit.scoring.divergence import Divergence, JensenShannon, forward_kl, reverse_kl
+from mmcredit.scoring.divergence import Divergence, forward_kl, jensen_shannon, reverse_kl
 from mmcredit.scoring.edits import Blank, PixelMask
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Hints, Scored, View, Weights
@@ -30,7 +32,7 @@ VIEWS = {
     "answer": View(Weights.REFERENCE, scored=Scored.ANSWER),
 }
 DIVERGENCES: dict[str, Divergence] = {
-    "forward": forward_kl, "reverse": reverse_kl, "jsd": JensenShannon(0.5), "jsd .1": JensenShannon(0.1),
+    "forward": forward_kl, "reverse": reverse_kl, "jsd": jensen_shannon, "jsd .1": partial(jensen_shannon, beta=0.1),
 }  # fmt: skip
 
 
@@ -67,8 +69,8 @@ def test_a_token_that_one_side_all_but_excludes_stays_finite() -> None:
 
 @pytest.mark.parametrize("beta", [0.0, 1.0, -0.5])
 def test_ends_of_beta_are_refused(beta: float) -> None:
-    with pytest.raises(UserError, match=r"0 < beta < 1, not beta=.*forward_kl or reverse_kl"):
-        JensenShannon(beta)
+    with pytest.raises(UserError, match=r"0 < beta < 1, not beta=.*forward_kl and reverse_kl"):
+        OPSD(partial(jensen_shannon, beta=beta))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def full(scorer: Scorer, rollout: Rollout, view: View, b: int, g: int) -> Tensor
     row = torch.cat([ids, y])[None]
     pictures = {}
     if prompts.pixels[b] is not None:
-        pixels = view.image.pixels(prompts.pixels[b], scorer.sight._picture(rollout, b))
+        pixels = view.image.pixels(prompts.pixels[b], scorer.sight._picture(prompts, b))
         kinds = (row == model.hf.config.image_token_id).int()
         pictures = {"pixel_values": pixels, "image_grid_thw": prompts.grids[b], "mm_token_type_ids": kinds}
     model.hf.model.rope_deltas = None

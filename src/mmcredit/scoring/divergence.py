@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -29,29 +28,21 @@ def forward_kl(policy_SV: Tensor, other_SV: Tensor) -> Tensor:
     return reverse_kl(other_SV, policy_SV)
 
 
-@dataclass(frozen=True)
-class JensenShannon:
-    """beta KL(other || m) + (1 - beta) KL(policy || m), m = beta other + (1 - beta) policy. METHODS section 8.
+def jensen_shannon(policy_SV: Tensor, other_SV: Tensor, beta: float = 0.5) -> Tensor:
+    """[S] beta KL(other || m) + (1 - beta) KL(policy || m), m = beta other + (1 - beta) policy. METHODS section 8.
 
     Near beta = 0 it falls like beta KL(other || policy), near 1 like (1 - beta) KL(policy || other).
 
     Raises:
         UserError: beta outside the open interval from 0 to 1.
     """
-
-    beta: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0 < self.beta < 1:
-            raise UserError(
-                f"a Jensen-Shannon divergence needs 0 < beta < 1, not beta={self.beta}; "
-                "for the ends use mmcredit.scoring.divergence.forward_kl or reverse_kl"
-            )
-
-    def __call__(self, policy_SV: Tensor, other_SV: Tensor) -> Tensor:
-        """[S]"""
-        beta, mixed = self.beta, torch.logaddexp(other_SV + math.log(self.beta), policy_SV + math.log1p(-self.beta))
-        return beta * reverse_kl(other_SV, mixed) + (1 - beta) * reverse_kl(policy_SV, mixed)
+    if not 0 < beta < 1:
+        raise UserError(
+            f"a Jensen-Shannon divergence needs 0 < beta < 1, not beta={beta}; at the ends stand "
+            "mmcredit.scoring.divergence.forward_kl and reverse_kl"
+        )
+    mixed_SV = torch.logaddexp(other_SV + math.log(beta), policy_SV + math.log1p(-beta))
+    return beta * reverse_kl(other_SV, mixed_SV) + (1 - beta) * reverse_kl(policy_SV, mixed_SV)
 
 
 def token_divergence(divergence: Divergence, policy: States, other: States, temperature: float) -> Tensor:

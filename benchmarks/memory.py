@@ -48,7 +48,7 @@ def log_probs(linear: nn.Linear, hidden: Tensor, targets: Tensor, chunk: int) ->
     if chunk == NAIVE:
         return linear(hidden).log_softmax(-1).gather(1, targets[:, None])[:, 0]
     vlm.HEAD_ELEMENTS = chunk * linear.out_features
-    return Head(linear)._head(hidden, targets, 1.0).logp_S
+    return Head(linear).head(hidden, targets).logp_S
 
 
 def resident(field: str) -> int:

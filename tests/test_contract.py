@@ -63,6 +63,7 @@ def test_extra_views_are_those_that_are_scored(name, make_rollout, make_scorer):
     scorer, method = make_scorer(), build(name)
     rollout = graded(make_rollout(), torch.tensor([[True, False, True]] * 4), scorer)
     assign(method, rollout, scorer)
+    method.on_loss(rollout, rollout.logp_BGT, scorer, Record())
     scored = [view for view in scorer.passes if view != View()]
     promised = list(method.extra_views(scorer.seed))
     assert len(set(promised)) == len(promised) >= len(scored)

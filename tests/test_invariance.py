@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from mmcredit.types import Rollout
 VARIANTS = {name: ((name,), ()) for name in NAMES}
 VARIANTS["papo, both gradients"] = (("papo",), ("callbacks.papo.masked_grad=true", "callbacks.papo.gamma=0.5"))
 VARIANTS["pacg, no routing"] = (("pacg",), ("callbacks.pacg.routing=false", "callbacks.pacg.positive_only=false"))
+VARIANTS["opsd, reward kept"] = (("opsd",), ("callbacks.opsd.keep_reward=true", "callbacks.opsd.coef=0.3"))
 VARIANTS["vppo, papo, pacg"] = (("vppo", "papo", "pacg"), ("callbacks.papo.entropy_original=0.1",))
 ORDER = [2, 0, 3, 1]
 
@@ -64,10 +64,11 @@ def agree(found: tuple[Tensor, dict[str, float]], expected: tuple[Tensor, dict[s
 
 
 def test_the_chain_does_something_here(chain, rollout, make_scorer):
-    """Else the tests below would hold for nothing."""
+    """Else the tests below would hold for nothing; but for methods that act when responses are sampled."""
     advantage, losses = measure(chain, rollout, make_scorer())
     plain, alone = measure([], rollout, make_scorer())
-    assert not torch.allclose(advantage, plain, atol=1e-2) or losses.keys() - alone.keys()
+    changed = not torch.allclose(advantage, plain, atol=1e-2) or bool(losses.keys() - alone.keys())
+    assert changed or all(method.sampling_edits(0) for method in chain)
 
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 3])
@@ -82,11 +83,12 @@ def test_order_of_prompts(chain, rollout, make_scorer):
 
 def test_padding(chain, rollout, make_scorer, policy, monkeypatch):
     """More columns after the responses; and rows of a pass padded on their left."""
+    predictors = policy.predictors
     advantage, losses = expected = measure(chain, rollout, make_scorer())
     wide = measure(chain, widened(rollout, 3), make_scorer())
     assert not wide[0][..., rollout.shape[2] :].any()
     agree((wide[0][..., : rollout.shape[2]], wide[1]), expected)
-    monkeypatch.setattr(policy, "scores", partial(policy.scores, left_pad=True))
+    monkeypatch.setattr(policy, "predictors", lambda rows, left_pad=False: predictors(rows, True))
     agree(measure(chain, rollout, make_scorer()), (advantage, losses))
 
 

@@ -14,7 +14,7 @@ import transformers
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from mmcredit.credit import CreditCallback
+from mmcredit.credit import CreditCallback, check_sampling
 from mmcredit.data.datamodule import DataModule
 from mmcredit.models.load import frozen_copy
 from mmcredit.models.vlm import VisionLanguageModel
@@ -60,11 +60,12 @@ def build(cfg: DictConfig) -> Run:
     policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
     choose_threads(policy)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
-    models = {Weights.OLD: policy}
-    if algorithm.kl_coef:
-        models[Weights.REFERENCE] = frozen_copy(policy)
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))
     observers = chosen(cfg.get("observers"))
+    check_sampling(chain, engine.law.group)
+    models = {Weights.OLD: policy}
+    if algorithm.kl_coef or any(method.needs_reference for method in chain):
+        models[Weights.REFERENCE] = frozen_copy(policy)
     if every := refresh_interval(chain):
         models[Weights.TEACHER] = frozen_copy(policy)
         observers.append(Teacher(models[Weights.TEACHER], every))

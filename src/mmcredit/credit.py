@@ -2,6 +2,7 @@
 
 One training step, hooks marked ``->``::
 
+    -> sampling_edits(step)                            pictures to sample from
     prompts -> responses -> grades -> rollout
     -> on_rollout(rollout, record)                     start slow services
     -> on_reward(rollout, scorer, record)              new reward, before the group statistics
@@ -24,9 +25,11 @@ import lightning
 import torch
 from torch import Tensor
 
-from mmcredit.types import Rollout
+from mmcredit.scoring.edits import Original
+from mmcredit.types import Rollout, UserError
 
 if TYPE_CHECKING:
+    from mmcredit.scoring.edits import ImageEdit
     from mmcredit.scoring.scorer import Scorer
     from mmcredit.scoring.views import View
 
@@ -80,11 +83,21 @@ class CreditCallback(lightning.Callback):
     paper: ClassVar[str]  # URL, printed at start
     refresh_every: int | None = None  # rollout steps between hard copies of the policy to the teacher; None: no teacher
     needs_old_logp: ClassVar[bool] = True  # a hook reads ``rollout.logp_BGT``; False may save a scoring pass
+    needs_reference: ClassVar[bool] = False  # a hook scores under ``Weights.REFERENCE``, the frozen initial policy
 
     def extra_views(self, seed: int) -> Sequence[View]:
         """Views beside ``View()`` that step 0 of a run with this seed asks for, for the lines printed at start: equal
         ones of several methods are computed once. Hints, unknown before a rollout, may be any that are distinct, as
         many as there are at most."""
+        return ()
+
+    def sampling_edits(self, step: int) -> Sequence[ImageEdit]:
+        """Pictures to sample from at a rollout step: n edits split every group into n equal shares, in this order.
+
+        Edits that draw get seeds of the run, the step and their place. The rollout keeps the pictures as they are:
+        scoring and update condition on those. Empty (the default) samples from those, too; at most one method of a
+        run may say otherwise, and always with the same n.
+        """
         return ()
 
     def on_rollout(self, rollout: Rollout, record: Record) -> None:
@@ -105,6 +118,25 @@ class CreditCallback(lightning.Callback):
         must be scored in an earlier hook. Its rows here begin at prompt ``micro.start``.
         """
         return None
+
+
+def check_sampling(chain: Sequence[CreditCallback], group: int) -> None:
+    """At most one method chooses the pictures that are sampled from, and its shares of a group are whole.
+
+    Raises:
+        UserError: they are not, or an edit changes no pixels.
+    """
+    asked = {type(method).__name__: edits for method in chain if (edits := method.sampling_edits(0))}
+    if len(asked) > 1:
+        raise UserError(f"callbacks: {' and '.join(asked)} both choose the pictures to sample from; keep one of them")
+    for name, edits in asked.items():
+        if group % len(edits):
+            raise UserError(
+                f"rollout.group={group}: {name} samples equal shares of a group from {len(edits)} versions of the "
+                f"picture; use a multiple of {len(edits)}"
+            )
+        if idle := [edit for edit in edits if not edit.touches_pixels and type(edit) is not Original]:
+            raise UserError(f"callbacks: {name} samples under {type(idle[0]).__name__}, which changes no pixels")
 
 
 def reward_chain(chain: Sequence[CreditCallback], rollout: Rollout, scorer: Scorer, record: Record) -> Rollout:

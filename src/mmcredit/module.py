@@ -20,6 +20,7 @@ from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chai
 from mmcredit.functional import gather
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.reward.tally import Tally
+from mmcredit.rollout.parts import interleave
 from mmcredit.rollout.text import collate
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View, Weights
@@ -39,8 +40,8 @@ class Engine(Protocol):
 
     seconds: dict[str, float]  # so far, by part
 
-    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int) -> list[list[Tensor]]:
-        """[B][G] sampled ids."""
+    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> list[list[Tensor]]:
+        """[B][G] sampled ids; ``prompts`` holds so many versions of each, one after another, with G / shares each."""
 
 
 @dataclass
@@ -135,8 +136,12 @@ class CreditModule(lightning.LightningModule):
 
     def sample(self, prompts: Prompts, record: Record) -> Rollout:
         """Responses of the policy, graded; their log-probs are not known yet (0)."""
+        step = self.rollout_step
+        edits = [edit for method in self.chain for edit in method.sampling_edits(step)]
         with record.stage("rollout"):
-            responses = self._respond(self.engine, prompts, self.rollout_step)
+            seeded = (edit.seeded(self.scorer.seed, step, share) for share, edit in enumerate(edits))
+            seen = [self.scorer.sight.edited(prompts, edit) for edit in seeded] or [prompts]
+            responses = self._respond(self.engine, interleave(seen), step, len(seen))
         with record.stage("reward"):
             grades = self.grade(prompts, responses)
         reward_BG, unknown = grades.reward_BG, torch.zeros(responses.mask_BGT.shape)
@@ -144,8 +149,9 @@ class CreditModule(lightning.LightningModule):
             reward_BG = reward_BG + self.algorithm.overlong(responses.mask_BGT)
         return Rollout(prompts, responses, grades, self.rollout_step, unknown, reward_BG)
 
-    def _respond(self, engine: Engine, prompts: Prompts, step: int) -> Responses:
-        return collate(self.tokenizer, engine.generate(self.policy, prompts, step), self.policy.end_ids.tolist())
+    def _respond(self, engine: Engine, prompts: Prompts, step: int, shares: int = 1) -> Responses:
+        sampled = engine.generate(self.policy, prompts, step, shares)
+        return collate(self.tokenizer, sampled, self.policy.end_ids.tolist())
 
     def _learn(self, batch: Batch, record: Record) -> tuple[Tensor, Tensor, Batch]:
         """Advantage [B, G] and [B, G, T], and the batch with its final reward."""

@@ -76,7 +76,7 @@ class Sample:
     argument_bbox: Box | None = None
     bbox: Box | None = None
     objects: tuple[SceneObject, ...] = ()  # all objects of the image, if the source knows them
-    meta: Mapping[str, str] = field(default_factory=dict)  # for judges: reference, pseudo_ground_truth, key_facts
+    meta: Mapping[str, str] = field(default_factory=dict)  # reference, pseudo_ground_truth, key_facts; solution
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from mmcredit.algorithm.overlong import OverlongPenalty
 from mmcredit.algorithm.parent import Parent
 from mmcredit.algorithm.surrogate import sampled_entropy
 from mmcredit.credit import Record
-from mmcredit.models.vlm import TokenScores
+from mmcredit.models.head import TokenScores
 from mmcredit.types import Grades, Prompts, Responses, Rollout, UserError
 
 HORIZON = 48  # rollout.max_new_tokens of the default configuration

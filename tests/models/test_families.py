@@ -21,11 +21,12 @@ from mmcredit.models.processor import load_processor
 from mmcredit.models.vlm import VisionLanguageModel, family_of
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
+from mmcredit.scoring.divergence import reverse_kl
 from mmcredit.scoring.edits import Blank, CoarseInk, FeatureNull, Foreground, PixelMask
 from mmcredit.scoring.replace import FeatureReplace
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.startup import check_sight
-from mmcredit.scoring.views import View, Weights
+from mmcredit.scoring.views import Hints, View, Weights
 from mmcredit.types import Prompts, Rollout, Sample, UserError
 
 TOLERANCE = 1e-5  # nats, float32
@@ -163,6 +164,33 @@ def test_gradients_equal_those_of_each_response_alone(subject, rollout):
     for scorer in subject.scorers():
         found = gradients(policy, [lambda s=scorer: s.train_scores(rollout).logp_S.sum()])
         assert (found - expected).norm() <= 1e-5 * expected.norm()
+
+
+def test_divergences_equal_full_logits(subject, rollout):
+    """Of a hinted prompt and the plain one, and the gradient of the plain one."""
+    policy, hint = subject.policy, "candidate: 3"
+    encoder, mask = Encoder(subject.processor, TEMPLATE), rollout.mask_BGT
+    view = View(hints=Hints(((hint,) * 3,) * 4))
+
+    def alone(b: int, g: int) -> torch.Tensor:
+        y, found = rollout.responses.ids_BGT[b, g][mask[b, g]], []
+        prompt = subject.prompts.ids[b]
+        for shown, grads in ((prompt, True), (encoder.hinted(subject.prompts.samples[b], prompt, hint), False)):
+            policy.hf.model.rope_deltas = None
+            with torch.set_grad_enabled(grads and torch.is_grad_enabled()):
+                logits = policy.hf(**subject.plain(b, torch.cat([shown, y])[None])).logits[0]
+            found.append(logits[len(shown) - 1 : -1].log_softmax(-1))
+        return reverse_kl(*found)
+
+    responses = [(b, g) for b in range(4) for g in range(3)]
+    with torch.no_grad():
+        expected = torch.cat([alone(b, g) for b, g in responses])
+    slope = gradients(policy, [lambda b=b, g=g: alone(b, g).sum() for b, g in responses])
+    for scorer in subject.scorers():
+        found = scorer.kl(rollout, View(), view)
+        torch.testing.assert_close(found[mask], expected, atol=2e-5, rtol=1e-4)
+        found = gradients(policy, [lambda s=scorer: s.train_divergence(rollout, view, reverse_kl).sum()])
+        assert (found - slope).norm() <= 1e-4 * slope.norm()
 
 
 def test_a_changed_token_changes_no_other_response(subject, rollout):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import Cache
 
 from mmcredit.models.families import internvl, qwen2_5_vl, qwen3_5, qwen3_vl
 from mmcredit.models.feature_cache import FeatureCache
 from mmcredit.models.features import ImageFeatures
+from mmcredit.models.head import Predictors, TokenScores, in_chunks
 from mmcredit.models.layout import Layout, Row, cheapest_sharing, lay_out
 from mmcredit.types import Prompts, UserError
 
@@ -32,13 +32,6 @@ def family_of(model_type: str) -> ModuleType:
     if model_type not in FAMILIES:
         raise UserError(f"models of type {model_type!r} are not supported; known types: {', '.join(FAMILIES)}")
     return FAMILIES[model_type]
-
-
-class TokenScores(NamedTuple):
-    """Of every scored token, row by row and response by response."""
-
-    logp_S: Tensor  # nats, of the token itself
-    entropy_S: Tensor  # nats, of the whole distribution before it
 
 
 class VisionLanguageModel(nn.Module):
@@ -163,27 +156,37 @@ class VisionLanguageModel(nn.Module):
         return self.hf.get_output_embeddings()(hidden_RD).float()
 
     def scores(self, rows: Sequence[Row], temperature: float = 1.0, left_pad: bool = False) -> TokenScores:
-        """Log-prob and entropy of every scored response token.
+        """Log-prob and entropy of every scored response token."""
+        found = self.predictors(rows, left_pad)
+        scored = self.head(found.hidden_UD, found.targets_U, temperature)
+        return TokenScores(*(values[found.unique_S] for values in scored))
 
-        The [tokens, vocabulary] matrix is never held whole: the head runs over chunks of the scored tokens' hidden
-        states and is recomputed in backward.
+    def predictors(self, rows: Sequence[Row], left_pad: bool = False) -> Predictors:
+        """Hidden states before every scored response token.
+
+        Raises:
+            ValueError: responses share a row, and the family cannot do that.
         """
         if not self.family.SHARES_PREFIX and any(len(row.responses) > 1 for row in rows):
             raise ValueError(f"responses of a {self.hf.config.model_type} model cannot share a row")
         layout = lay_out(rows, self.pad_id, self.dtype, left_pad)
         hidden = self.hidden_states(layout, [row.features for row in rows])
-        found = self._head(hidden.flatten(0, 1)[layout.predictors_U], layout.targets_U, temperature)
-        return TokenScores(*(values[layout.unique_S] for values in found))
+        return Predictors(hidden.flatten(0, 1)[layout.predictors_U], layout.targets_U, layout.unique_S)
 
-    def _head(self, hidden_SD: Tensor, targets_S: Tensor, temperature: float) -> TokenScores:
-        chunk = max(HEAD_ELEMENTS // self.vocabulary, 1)
-        parts = [
-            checkpoint(self._head_chunk, h, t, temperature, use_reentrant=False)
-            for h, t in zip(hidden_SD.split(chunk), targets_S.split(chunk), strict=True)
-        ]
-        return TokenScores(*(torch.cat(p) for p in zip(*parts, strict=True)))
+    def head(self, hidden_UD: Tensor, targets_U: Tensor, temperature: float = 1.0) -> TokenScores:
+        """Log-prob and entropy of tokens after hidden states; the [tokens, vocabulary] matrix is never held whole."""
 
-    def _head_chunk(self, hidden_SD: Tensor, targets_S: Tensor, temperature: float) -> TokenScores:
-        logp_SV = (self.logits(hidden_SD) / temperature).log_softmax(-1)
-        entropy_S = -(logp_SV.exp() * logp_SV).sum(-1)
-        return TokenScores(logp_SV.gather(1, targets_S[:, None])[:, 0], entropy_S)
+        def chunk(hidden_SD: Tensor, targets_S: Tensor) -> TokenScores:
+            logp_SV = self.log_probs(hidden_SD, temperature)
+            entropy_S = -(logp_SV.exp() * logp_SV).sum(-1)
+            return TokenScores(logp_SV.gather(1, targets_S[:, None])[:, 0], entropy_S)
+
+        return TokenScores(*in_chunks(chunk, (hidden_UD, targets_U), self.head_chunk()))
+
+    def head_chunk(self, distributions: int = 1) -> int:
+        """Tokens whose logits may be held at once, so many distributions a token."""
+        return max(HEAD_ELEMENTS // (distributions * self.vocabulary), 1)
+
+    def log_probs(self, hidden_SD: Tensor, temperature: float = 1.0) -> Tensor:
+        """[S, V] of the whole vocabulary, nats, float32: for chunks of tokens."""
+        return (self.logits(hidden_SD) / temperature).log_softmax(-1)

@@ -35,15 +35,19 @@ class HFEngine:
         self.seconds: dict[str, float] = defaultdict(float)  # so far: prefill (vision included) and decode
 
     @torch.no_grad()
-    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int) -> list[list[Tensor]]:
-        """[B][G] sampled ids (int64, on CPU), each up to and including its end token."""
+    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> list[list[Tensor]]:
+        """[B][G] sampled ids (int64, on CPU), each up to and including its end token.
+
+        Args:
+            shares: versions of each prompt, one after another in ``prompts``; G / shares responses come from each.
+        """
         found: list[list[Tensor]] = []
         at_once = max(self.batch // self.law.group, 1)
         was_training = policy.training
         policy.eval()
-        for start in range(0, len(prompts), at_once):
-            chunk = prompts.select(slice(start, start + at_once))
-            uniforms = draw_uniforms(self.seed, [s.id for s in chunk.samples], step, self.law)
+        for start in range(0, len(prompts), at_once * shares):
+            chunk = prompts.select(slice(start, start + at_once * shares))
+            uniforms = draw_uniforms(self.seed, [s.id for s in chunk.samples[::shares]], step, self.law)
             found += self._decode(policy, chunk, uniforms)
         policy.train(was_training)
         return found
@@ -58,7 +62,7 @@ class HFEngine:
         position = layout.positions_3RL.amax((0, 2)) + 1
         ends, forbidden = policy.end_ids, policy.forbidden_ids
         alive = torch.arange(len(uniforms), device=device)  # responses still being decoded
-        row = alive // law.group  # of each of them: equal beginnings share a row
+        row = alive * len(prompts) // len(uniforms)  # of each of them: equal beginnings share a row
         tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=device)
         lengths = torch.full((len(uniforms),), law.max_new_tokens, device=device)
         decoding = time.perf_counter()

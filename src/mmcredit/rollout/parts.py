@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mmcredit.types import Rollout
+from mmcredit.types import Prompts, Rollout
 
 Joiner = Callable[[Sequence[Any]], Any]
 
@@ -24,6 +24,11 @@ def take(rollout: Rollout, prompts: Sequence[int]) -> Rollout:
 def join(rollouts: Sequence[Rollout]) -> Rollout:
     """The prompts of all rollouts of a step, in order; responses are padded to the longest."""
     return _leaves(rollouts, _cat, lambda parts: tuple(entry for part in parts for entry in part))
+
+
+def interleave(versions: Sequence[Prompts]) -> Prompts:
+    """The versions of each prompt side by side: [first of prompt 0, second of prompt 0, first of prompt 1, ...]."""
+    return _leaves(versions, _cat, lambda parts: tuple(entry for same in zip(*parts, strict=True) for entry in same))
 
 
 def _cat(parts: Sequence[Tensor]) -> Tensor:

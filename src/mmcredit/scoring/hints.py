@@ -58,6 +58,15 @@ def gold_hints(rollout: Rollout, template: str = TEMPLATE) -> Hints:
     return _hints([[gold] * rollout.shape[1] for gold in golds], template)
 
 
+def solution_hints(rollout: Rollout, template: str) -> Hints:
+    """What replaces ``{solution}`` for every response: the worked solution of its sample, else the gold answer; none
+    where a sample has neither."""
+    golds = [sample.answer if answer_key(sample.answer) else "" for sample in rollout.prompts.samples]
+    texts = [s.meta.get("solution", gold).strip() for s, gold in zip(rollout.prompts.samples, golds, strict=True)]
+    lines = [template.replace("{solution}", text) if text else None for text in texts]
+    return Hints(tuple((line,) * rollout.shape[1] for line in lines))
+
+
 def sibling_hints(rollout: Rollout, most: int, template: str = TEMPLATE) -> list[Hints]:
     """``most`` (K) hints a response: wrong answers of its siblings other than its own answer, most frequent first.
 

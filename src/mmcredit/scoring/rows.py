@@ -56,6 +56,12 @@ def twins(rollout: Rollout, view: View, wanted_BG: Tensor) -> list[tuple[int, in
     return found
 
 
+def order_of(parts: Sequence[Part], keep_BGT: Tensor) -> Tensor:
+    """[S] place in the flattened [B, G, T] of each token to score, in the order in which rows list them."""
+    places = torch.arange(keep_BGT.numel()).view(keep_BGT.shape)
+    return torch.cat([places[p.prompt, g][keep_BGT[p.prompt, g]] for p in parts for g in p.members])
+
+
 def ends(keep_GT: Tensor) -> list[int]:
     """Of each response, the length up to its last token to score; 0 where there is none."""
     return ((torch.arange(keep_GT.shape[1]) + 1) * keep_GT).amax(1).tolist()

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from mmcredit.data.encode import Encoder
-from mmcredit.models.features import ImageFeatures
-from mmcredit.models.layout import Row, common_prefixes
-from mmcredit.models.vlm import TokenScores, VisionLanguageModel
-from mmcredit.scoring.rows import Part, batches, ends, hint_of, scope, twins
-from mmcredit.scoring.sight import Sight
+from mmcredit.models.head import TokenScores
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.scoring.divergence import Divergence, reverse_kl, token_divergence
+from mmcredit.scoring.passes import Passes
+from mmcredit.scoring.rows import Part, scope, twins
+from mmcredit.scoring.states import States
 from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Rollout
 
-log = logging.getLogger(__name__)
 PLAIN = View()
 
 
-class Scorer:
+class Scorer(Passes):
     """Scores rollouts.
 
     Args:
@@ -45,22 +43,13 @@ class Scorer:
         token_budget: int = 16384,
         seed: int = 0,
     ) -> None:
-        self.models, self.encoder = models, encoder
-        self.temperature, self.token_budget, self.seed = temperature, token_budget, seed
-        self.packed = packed and self.policy.shares_prefix()
+        super().__init__(models, encoder, packed, token_budget)
+        self.temperature, self.seed = temperature, seed
         self.passes: Counter[View] = Counter()  # views computed since the last rollout began
-        self.tokens: Counter[str] = Counter()  # of all passes: computed, and as padded rows of a response each
-        self.layouts: Counter[str] = Counter()  # of all groups: one shared row, split over several, single rows
-        self.seconds: dict[str, float] = defaultdict(float)  # of all passes without gradients: vision, views by name
         self._owner: Tensor | None = None
         self._cache: dict[View, Tensor] = {}
         self._scored: dict[View, Tensor] = {}
-        self.sight = Sight(models, encoder)
-
-    @property
-    def policy(self) -> VisionLanguageModel:
-        """The model that is trained."""
-        return self.models[Weights.OLD]
+        self._trained: tuple[Rollout, States] | None = None  # the latest plain pass with gradients
 
     def logp(self, rollout: Rollout, view: View, where_BG: Tensor | None = None) -> Tensor:
         """[B, G, T] log-prob in nats of each sampled token under the view; 0 where not scored.
@@ -86,18 +75,9 @@ class Scorer:
             self.passes[view] += 1
             self._cache.setdefault(view, torch.zeros(rollout.shape))
             self._scored[view] = self._scored.get(view, nothing) | wanted
-        parts = [p for v in todo for b in range(len(rollout.prompts)) for p in self._parts(rollout, v, b, keeps[v][b])]
-        for batch in batches(parts, self.token_budget):
-            began = time.perf_counter()
-            features = self.sight.features(rollout, [part.job for part in batch])
-            self.seconds["vision"] += time.perf_counter() - began
-            began = time.perf_counter()
-            rows = [self._row(rollout, p, keeps[p.view], seen) for p, seen in zip(batch, features, strict=True)]
+        for batch, rows in self.passes_over(rollout, keeps):
             scores = self.models[batch[0].view.weights].scores(rows, self.temperature)
             self._store(batch, keeps, scores.logp_S.float().cpu())
-            share = (time.perf_counter() - began) / sum(part.tokens for part in batch)
-            for part in batch:
-                self.seconds[part.view.name] += share * part.tokens
         for view in todo:
             for b, g, first in same[view]:
                 self._cache[view][b, g] = self._cache[view][b, first]
@@ -109,14 +89,60 @@ class Scorer:
         Args:
             view: of the policy's own weights (``Weights.OLD``, though they have moved since) and without hints.
         """
+        states = self._train_states(micro, view)
+        if view == PLAIN:
+            self._trained = micro, states
+        scores = self.policy.head(states.hidden_ND, states.targets_N, self.temperature)
+        return TokenScores(*map(states.spread, scores))
+
+    def train_divergence(self, micro: Rollout, view: View, divergence: Divergence) -> Tensor:
+        """[B, G, T] divergence between the policy's own view, with gradients, and a view without any, over the whole
+        vocabulary, nats; 0 where the view does not score. After ``train_scores`` of ``micro`` its pass is used.
+
+        Args:
+            view: of any weights, hints and picture.
+            divergence: of chunks of log-probs, as in ``scoring.divergence``.
+        """
+        trained, self._trained = self._trained, None  # once: a backward pass frees what it needs
+        keep_BGT = scope(micro, view)
+        if not keep_BGT.any():
+            return torch.zeros(micro.shape, device=self.policy.device)
+        self._begin(micro)
+        self.passes[view] += 1
+        policy = trained[1] if trained is not None and trained[0] is micro else self._train_states(micro, PLAIN)
+        return token_divergence(divergence, policy, self._states(micro, view, keep_BGT), self.temperature)
+
+    @torch.no_grad()
+    def kl(self, rollout: Rollout, view_a: View, view_b: View, where_BG: Tensor | None = None) -> Tensor:
+        """[B, G, T] KL(view_a || view_b) over the whole vocabulary before each token that both score, nats; else 0.
+
+        Args:
+            where_BG: bool, responses to compare; the others are 0.
+        """
+        self._begin(rollout)
+        self.passes.update((view_a, view_b))
+        keep_BGT, found = scope(rollout, view_a) & scope(rollout, view_b), torch.zeros(rollout.shape)
+        if where_BG is not None:
+            keep_BGT = keep_BGT & where_BG[..., None]
+        for b in keep_BGT.flatten(1).any(1).nonzero().flatten():  # hidden states of one prompt at a time
+            here = torch.zeros_like(keep_BGT)
+            here[b] = keep_BGT[b]
+            a, other = (self._states(rollout, view, here) for view in (view_a, view_b))
+            found += token_divergence(reverse_kl, a, other, self.temperature).cpu()
+        return found
+
+    def _train_states(self, micro: Rollout, view: View) -> States:
         assert view.weights is Weights.OLD and view.hints is None, "only the policy's own view is trained"
         mask, features = scope(micro, view), self.sight.trained_features(micro, view)
-        parts = [p for b in range(len(micro.prompts)) for p in self._parts(micro, view, b, mask[b])]
-        flat = self.policy.scores([self._row(micro, p, mask, features[p.prompt]) for p in parts], self.temperature)
-        places = torch.arange(mask.numel()).view(mask.shape)
-        order = torch.cat([places[p.prompt, g][mask[p.prompt, g]] for p in parts for g in p.members])
-        zeros, order = torch.zeros(mask.numel(), device=flat.logp_S.device), order.to(flat.logp_S.device)
-        return TokenScores(*(zeros.index_copy(0, order, part.float()).view(mask.shape) for part in flat))
+        parts = [p for b in range(len(micro.prompts)) for p in self.parts(micro, view, b, mask[b])]
+        rows = [self.row(micro, p, mask, features[p.prompt]) for p in parts]
+        return States.of(self.policy, mask, [(parts, self.policy.predictors(rows))])
+
+    @torch.no_grad()
+    def _states(self, rollout: Rollout, view: View, keep_BGT: Tensor) -> States:
+        model = self.models[view.weights]
+        found = [(batch, model.predictors(rows)) for batch, rows in self.passes_over(rollout, {view: keep_BGT})]
+        return States.of(model, keep_BGT, found)
 
     def to(self, device: torch.device) -> None:
         """Move all models."""
@@ -125,7 +151,7 @@ class Scorer:
 
     def forget(self) -> None:
         """Drop what was computed: the weights have changed."""
-        self._owner = None
+        self._owner = self._trained = None
 
     def _begin(self, rollout: Rollout) -> None:
         if self._owner is not rollout.responses.ids_BGT:
@@ -133,52 +159,6 @@ class Scorer:
             for store in (self._cache, self._scored, self.passes):
                 store.clear()
             self.sight.forget()
-
-    def _parts(self, rollout: Rollout, view: View, b: int, keep_GT: Tensor) -> Iterator[Part]:
-        """Rows for one prompt: its responses with a token to score and the same hint, as many a row as cost least."""
-        lasts = ends(keep_GT)
-        groups: dict[str | None, list[int]] = {}
-        for g, last in enumerate(lasts):
-            if last:
-                groups.setdefault(hint_of(view, b, g), []).append(g)
-        for hint, members in groups.items():
-            ids = rollout.prompts.ids[b]
-            if hint is not None:
-                ids = self.encoder.hinted(rollout.prompts.samples[b], ids, hint)
-            ys = {g: rollout.responses.ids_BGT[b, g, : lasts[g]].tolist() for g in members}
-            members.sort(key=ys.__getitem__)
-            yield from self._share(view, b, ids, members, [ys[g] for g in members])
-
-    def _share(
-        self, view: View, b: int, ids_L: Tensor, members: Sequence[int], ys: Sequence[list[int]]
-    ) -> Iterator[Part]:
-        model, lengths, shared = self.models[view.weights], list(map(len, ys)), common_prefixes(ys)
-        size = model.cheapest_sharing(len(ids_L), lengths, shared, self.token_budget) if self.packed else 1
-        self._note_layout(len(ids_L), lengths, size)
-        for start in range(0, len(members), size):
-            row = slice(start, start + size)
-            begins = (0, *shared[row][1:])
-            yield Part(view, b, tuple(members[row]), begins, ids_L, len(ids_L) + sum(lengths[row]) - sum(begins))
-        self.tokens["padded"] += len(members) * (len(ids_L) + max(lengths))
-
-    def _note_layout(self, prompt: int, lengths: Sequence[int], size: int) -> None:
-        """Count which layout the cost model gave a group; say so when it is the first of its kind."""
-        if not self.packed:
-            return
-        kind = "shared" if size == len(lengths) else "split" if size > 1 else "single"
-        if len(lengths) > 1 and not self.layouts[kind]:
-            text = "%s rows: %d responses a row of %d to a prompt (%d tokens; responses up to %d)"
-            log.info(text, kind, size, len(lengths), prompt, max(lengths))
-        self.layouts[kind] += len(lengths) > 1
-
-    def _row(self, rollout: Rollout, part: Part, keep_BGT: Tensor, features: ImageFeatures | None) -> Row:
-        model, b = self.models[part.view.weights], part.prompt
-        lasts = ends(keep_BGT[b])
-        ys = tuple(rollout.responses.ids_BGT[b, g, : lasts[g]].to(model.device) for g in part.members)
-        kept = tuple(keep_BGT[b, g, : lasts[g]].to(model.device) for g in part.members)
-        prompt, grid = part.ids_L.to(model.device), rollout.prompts.grids[b]
-        self.tokens["computed"] += part.tokens
-        return Row(prompt, model.positions_of(prompt, grid), features, ys, kept, part.shared)
 
     def _store(self, batch: Sequence[Part], keeps: Mapping[View, Tensor], logp_S: Tensor) -> None:
         keep_M = [keeps[part.view][part.prompt, g] for part in batch for g in part.members]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
 from mmcredit.data.encode import Encoder
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.vlm import VisionLanguageModel
-from mmcredit.scoring.edits import Original, Picture
+from mmcredit.scoring.edits import ImageEdit, Original, Picture
 from mmcredit.scoring.rows import Job
 from mmcredit.scoring.views import View, Weights
-from mmcredit.types import Rollout
+from mmcredit.types import Prompts, Rollout
 
 
 class Sight:
@@ -25,6 +26,14 @@ class Sight:
     def forget(self) -> None:
         """Drop everything: another rollout, or other weights."""
         self._known.clear()
+
+    def edited(self, prompts: Prompts, edit: ImageEdit) -> Prompts:
+        """The prompts with the pixels that the edit leaves of their pictures."""
+        pixels = (
+            None if shown is None else edit.pixels(shown, self._picture(prompts, b))
+            for b, shown in enumerate(prompts.pixels)
+        )
+        return replace(prompts, pixels=tuple(pixels))
 
     def features(self, rollout: Rollout, jobs: Sequence[Job]) -> list[ImageFeatures | None]:
         """Of each job, all under the same weights; None for a prompt without pictures."""
@@ -57,17 +66,17 @@ class Sight:
         """[patches, patch_dim] pixels that the vision tower gets."""
         view, b = job
         pixels = rollout.prompts.pixels[b]
-        return None if pixels is None else view.image.pixels(pixels, self._picture(rollout, b))
+        return None if pixels is None else view.image.pixels(pixels, self._picture(rollout.prompts, b))
 
     def _changed(self, rollout: Rollout, job: Job, seen: ImageFeatures | None) -> ImageFeatures | None:
         """Features that the language model gets."""
         view, b = job
-        return None if seen is None else view.image.features(seen, self._picture(rollout, b))
+        return None if seen is None else view.image.features(seen, self._picture(rollout.prompts, b))
 
-    def _picture(self, rollout: Rollout, b: int) -> Picture:
-        grid, encoder = rollout.prompts.grids[b], self.encoder
+    def _picture(self, prompts: Prompts, b: int) -> Picture:
+        grid, encoder = prompts.grids[b], self.encoder
         assert grid is not None, "a prompt without pictures has nothing to edit"
-        return Picture(rollout.prompts.samples[b], grid, encoder.processor.merge, encoder.black, encoder.pixels)
+        return Picture(prompts.samples[b], grid, encoder.processor.merge, encoder.black, encoder.pixels)
 
 
 def _seen(job: Job) -> Job:

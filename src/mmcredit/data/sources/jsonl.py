@@ -5,7 +5,8 @@
 ``image`` (or ``images``, a list) is a path relative to the file; leave it out for text-only questions. ``boxes`` are
 xywh in absolute pixels of the first image, the primary one first; ``proposal_bbox``, ``target_bbox``,
 ``argument_bbox`` and ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
-compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges.
+compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges,
+``solution`` (worked out, with the answer) by OPSD's teacher.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mmcredit.types import Box, Sample, UserError
 log = logging.getLogger(__name__)
 _CONTROL = re.compile(r"<\|\w{1,40}\|>")  # chat and vision tokens of the known families
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
-NOTES = ("reference", "pseudo_ground_truth", "key_facts")  # become ``Sample.meta``, lists one entry a line
+NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution")  # become ``Sample.meta``, lists one entry a line
 PARTS = ("train", "val", "all")
 
 

@@ -88,13 +88,15 @@ def short_evidence(q: Question, answer: str) -> tuple[list[str], str]:
 
 def notes(q: Question) -> dict[str, str]:
     """What judges are given: every object in words, the facts that matter (one a line), and a ``think`` response to
-    compare with. That one is true but leaves the last fact out: nothing is better than a true and complete one."""
+    compare with. That one is true but leaves the last fact out: nothing is better than a true and complete one, which
+    is the ``solution``."""
     claims, end = think(q, q.answer)
     seen = [f"{o.size} {phrase(o.color, o.shape, corner_of(o.box))} ." for o in reading_order(q.objects)]
     return {
         "reference": " . ".join([*claims[:-1], end]),
         "pseudo_ground_truth": " ".join(seen),
         "key_facts": "\n".join(claims),
+        "solution": " . ".join([*claims, end]),
     }
 
 

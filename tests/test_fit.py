@@ -187,12 +187,6 @@ def test_a_users_jsonl_trains(tmp_path):
     assert summary["counter_prior_accuracy_end"] is None
 
 
-def test_the_recipe_runs_on_the_tiny_model(tmp_path):
-    swaps = ["model=tiny", "data=world", "trainer=cpu", "steps=2"]
-    few = ["data.val.val.size=8", "data.val.counter_prior.size=8"]
-    assert fit(config(tmp_path, "experiment=ced_qwen3vl", *swaps, *few))["optimizer_steps"] == 2
-
-
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [

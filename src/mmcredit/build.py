@@ -53,6 +53,7 @@ def build(cfg: DictConfig) -> Run:
         val_batch_size=cfg.data.val_batch_size,
         seed=cfg.seed,
     )
+    chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     processor = instantiate(cfg.model.processor)
     data.connect(processor)
     data.validate_in_fit = cfg.val_every is not None
@@ -63,7 +64,6 @@ def build(cfg: DictConfig) -> Run:
     models = {Weights.OLD: policy}
     if algorithm.kl_coef:
         models[Weights.REFERENCE] = frozen_copy(policy)
-    chain: list[CreditCallback] = chosen(cfg.get("callbacks"))
     observers = chosen(cfg.get("observers"))
     if every := refresh_interval(chain):
         models[Weights.TEACHER] = frozen_copy(policy)

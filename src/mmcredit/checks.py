@@ -21,7 +21,7 @@ def check(cfg: DictConfig) -> None:
     check_sizes(cfg)
     if cfg.ckpt_path is not None:
         check_resume(Path(cfg.ckpt_path), cfg.steps)
-    missing = [*missing_hardware(cfg), *missing_weights(cfg), *missing_data(cfg)]
+    missing = [*missing_hardware(cfg), *missing_weights(cfg), *missing_data(cfg), *missing_services(cfg)]
     if missing:
         raise UserError(
             f"this run cannot start here: {'; '.join(missing)}. "
@@ -137,6 +137,8 @@ def missing_hardware(cfg: DictConfig) -> list[str]:
 
 def missing_weights(cfg: DictConfig) -> list[str]:
     """Model weights that are neither a directory, nor cached, nor reachable."""
+    if cfg.model.path is None:
+        return ["no model is named (model.path=its folder or hub name)"]
     path = str(cfg.model.path)
     if Path(path).is_dir():
         return []
@@ -164,3 +166,20 @@ def missing_data(cfg: DictConfig) -> list[str]:
     if needs_file and not Path(cfg.data.path).expanduser().is_file():
         return [f"data.path={cfg.data.path} does not exist"]
     return []
+
+
+def missing_services(cfg: DictConfig) -> list[str]:
+    """Services of the chosen methods that know the embedded world only, where the data are others."""
+    if "path" not in cfg.data.train:
+        return []
+    from hydra.utils import get_object
+
+    parts = [part for part in (cfg.get("callbacks") or {}).values() if "_target_" in part]
+    nodes = [node for part in parts for node in part.values() if OmegaConf.is_dict(node) and "_target_" in node]
+    services = {get_object(node["_target_"]) for node in nodes}
+    names = sorted(service.name for service in services if getattr(service, "embedded", False))
+    return [f"{name} knows only the embedded world ({_served(name.partition('=')[0])})" for name in names]
+
+
+def _served(group: str) -> str:
+    return f"{group}=openai {group}.chat.model=its name {group}.chat.base_url=http://localhost:8000/v1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from pathlib import Path
@@ -170,7 +171,7 @@ def missing_data(cfg: DictConfig) -> list[str]:
 
 def missing_services(cfg: DictConfig) -> list[str]:
     """Services of the chosen methods that know the embedded world only, where the data are others."""
-    if "path" not in cfg.data.train:
+    if "path" not in cfg.data.train or _of_the_world(cfg.data.path):
         return []
     from hydra.utils import get_object
 
@@ -179,6 +180,15 @@ def missing_services(cfg: DictConfig) -> list[str]:
     services = {get_object(node["_target_"]) for node in nodes}
     names = sorted(service.name for service in services if getattr(service, "embedded", False))
     return [f"{name} knows only the embedded world ({_served(name.partition('=')[0])})" for name in names]
+
+
+def _of_the_world(path: str | None) -> bool:
+    """Whether a data file begins with a sample of the embedded world (``mmcredit.prepare padlayer`` writes such)."""
+    try:
+        with Path(path or "").expanduser().open(encoding="utf-8") as file:
+            return "objects" in json.loads(file.readline())
+    except (OSError, ValueError, TypeError):
+        return False  # what is wrong with the file is said elsewhere
 
 
 def _served(group: str) -> str:

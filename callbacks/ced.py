@@ -7,7 +7,9 @@ Departures from the paper:
 1. The gate acts on correct answers only: gating a negative reward would make grounded wrong answers *worse*.
 2. DeepStack features of the region are replaced, too.
 3. ``sigma_floor`` and ``margin=raw`` are offered, because the spread of K = 3 regions saturates the margin.
-4. The answer reward is binary by default; the reference code's +1 / -0.25 is ``answer_reward=signed``.
+4. The answer reward is binary by default; the reference code's +1 / -0.25 is ``answer_reward=signed``. The paper's
+   ``composite`` is of log-probs of which it says no more: here of the sampled ones, and 0 for wrong answers.
+5. Samples whose evidence box fails ``quality`` are graded by correctness only; the paper drops them beforehand.
 
 Suffixes: B prompts, G group, T tokens, K reference regions.
 """
@@ -23,7 +25,8 @@ from torch import Tensor
 
 from mmcredit.credit import CreditCallback, Record
 from mmcredit.functional import masked_mean
-from mmcredit.scoring.regions import evidence_box
+from mmcredit.scoring.answer_scores import binary
+from mmcredit.scoring.quality import FAIR, Quality, measurable
 from mmcredit.scoring.replace import Evidence, FeatureReplace, Filling, Reference, RingMean
 from mmcredit.scoring.views import Scored, View
 from mmcredit.types import Rollout, Sample, UserError
@@ -51,21 +54,6 @@ def ced_gate(margin: Tensor, tau: float) -> Tensor:
     return 0.5 * (1 + torch.tanh(margin / tau))
 
 
-def binary(rollout: Rollout) -> Tensor:
-    """1 for a correct answer, 0 otherwise."""
-    return rollout.grades.correct_BG.float()
-
-
-def signed(rollout: Rollout) -> Tensor:
-    """+1 for a correct answer, -0.25 otherwise (the reference code)."""
-    return torch.where(rollout.grades.correct_BG, 1.0, -0.25)
-
-
-def composite(rollout: Rollout) -> Tensor:
-    """.30 answer score + .70 response score, the rule reward so far being the response score."""
-    return 0.3 * rollout.grades.correct_BG + 0.7 * rollout.reward_BG
-
-
 class CED(CreditCallback):
     """Counterfactual evidence-dependence reward.
 
@@ -81,6 +69,7 @@ class CED(CreditCallback):
         eps: weight of the additive margin.
         filling: ``RingMean``, ``Zero`` or ``Gaussian``.
         ring: width of the ring around a region, merged tokens.
+        quality: evidence boxes that fail it are not measured, the answers graded by correctness only; null for none.
         reward_clip: [low, high] or null.
         format_penalty: reward of a response without a final answer, or null.
         watch_every: rollout steps between those that measure every response; in the others, responses whose reward
@@ -105,6 +94,7 @@ class CED(CreditCallback):
         eps: float = 0.1,
         filling: Filling | None = None,
         ring: int = 2,
+        quality: Quality | None = FAIR,
         reward_clip: tuple[float, float] | None = None,
         format_penalty: float | None = None,
         watch_every: int = 20,
@@ -123,7 +113,7 @@ class CED(CreditCallback):
         self.scored, self.margin, self.sigma_floor = Scored(scope), margin, sigma_floor
         self.answer_reward, self.routed_families, self.gated = answer_reward, tuple(routed_families), gated
         self.tau, self.eps, self.reward_clip, self.format_penalty = tau, eps, reward_clip, format_penalty
-        self.watch_every = watch_every
+        self.watch_every, self.quality, self.k = watch_every, quality, k
         regions = [Evidence(), *(Reference(i) for i in range(k))]
         filling = filling or RingMean()
         self.views = [View(image=FeatureReplace(r, filling, ring), scored=self.scored) for r in regions]
@@ -132,9 +122,9 @@ class CED(CreditCallback):
         return self.views
 
     def on_reward(self, rollout: Rollout, scorer: Scorer, record: Record) -> Tensor:
-        has_image = torch.tensor([bool(sample.images) for sample in rollout.prompts.samples], dtype=torch.bool)
+        fit_B, rates = measurable(rollout.prompts, self.quality, self.k)
         scope_BGT = rollout.grades.answer_BGT if self.scored is Scored.ANSWER else rollout.mask_BGT
-        scope_BGT = scope_BGT & has_image[:, None, None]
+        scope_BGT = scope_BGT & fit_B[:, None, None]
         measured_BG = scope_BGT.any(-1) & (self._matters(rollout) | (rollout.step % self.watch_every == 0))
         drops = [
             masked_mean(rollout.logp_BGT - logp, scope_BGT & measured_BG[..., None], dim=-1)  # step 1, nats
@@ -142,9 +132,10 @@ class CED(CreditCallback):
         ]
         s_ev, s_non = drops[0], torch.stack(drops[1:], -1)
         margin = self.margin(s_ev, s_non, self.sigma_floor).masked_fill(~measured_BG, 0.0)
-        reward = self.reward(rollout, margin, measured_BG)
+        for name, rate in rates.items():
+            record.scalar(f"ced/{name}_rate", rate)
         self._report(rollout, record, measured_BG, s_ev, s_non.mean(-1), margin)
-        return reward
+        return self.reward(rollout, margin, measured_BG)
 
     def reward(self, rollout: Rollout, margin_BG: Tensor, measured_BG: Tensor) -> Tensor:
         """R = R_ans g(m) + eps m on routed families, plain R_ans elsewhere. Steps 7-9."""
@@ -187,7 +178,10 @@ class CED(CreditCallback):
                 sorted({sample.family for sample in rollout.prompts.samples}),
             )
         record.scalar("ced/routed_rate", masked_mean(routed[:, None] * measured.float(), measured))
-        record.scalar("ced/relevant_beats_random", masked_mean((s_ev > s_non).float(), measured))
-        shown = [sample for sample in rollout.prompts.samples if sample.images]
-        fallbacks = sum(evidence_box(sample)[1] for sample in shown)
-        record.scalar("ced/box_fallback_rate", fallbacks / max(len(shown), 1))
+        record.histogram("ced/relevant_beats_random", (s_ev > s_non)[measured])
+        families = [sample.family or "other" for sample in rollout.prompts.samples]
+        for family in sorted(set(families)):
+            of = measured & torch.tensor([found == family for found in families])[:, None]
+            if of.any():
+                record.histogram(f"ced/relevant_beats_random_{family}", (s_ev > s_non)[of])
+                record.histogram(f"ced/gap_{family}", (s_ev - s_non)[of])

@@ -13,7 +13,18 @@ import mmcredit.callbacks
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
 ROOMS = ["types", "functional", "data", "models", "rollout", "reward", "scoring", "services", "credit", "algorithm"]
 ROOMS += ["module", "teacher", "observers"]
-ENTRIES = {"fit", "prepare", "launch", "checks", "build", "warm_start", "__init__", "configs", "callbacks"}
+ENTRIES = {
+    "fit",
+    "prepare",
+    "launch",
+    "checks",
+    "build",
+    "warm_start",
+    "preparation",
+    "__init__",
+    "configs",
+    "callbacks",
+}
 METHOD_MAY_USE = {"credit", "functional", "types", "scoring", "services"}
 
 

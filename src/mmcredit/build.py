@@ -53,6 +53,7 @@ def build(cfg: DictConfig) -> Run:
         val_batch_size=cfg.data.val_batch_size,
         seed=cfg.seed,
     )
+    chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     processor = instantiate(cfg.model.processor)
     data.connect(processor)
     data.validate_in_fit = cfg.val_every is not None
@@ -60,7 +61,6 @@ def build(cfg: DictConfig) -> Run:
     policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
     choose_threads(policy)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
-    chain: list[CreditCallback] = chosen(cfg.get("callbacks"))
     observers = chosen(cfg.get("observers"))
     check_sampling(chain, engine.law.group)
     models = {Weights.OLD: policy}

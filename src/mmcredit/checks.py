@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from pathlib import Path
@@ -21,7 +22,7 @@ def check(cfg: DictConfig) -> None:
     check_sizes(cfg)
     if cfg.ckpt_path is not None:
         check_resume(Path(cfg.ckpt_path), cfg.steps)
-    missing = [*missing_hardware(cfg), *missing_weights(cfg), *missing_data(cfg)]
+    missing = [*missing_hardware(cfg), *missing_weights(cfg), *missing_data(cfg), *missing_services(cfg)]
     if missing:
         raise UserError(
             f"this run cannot start here: {'; '.join(missing)}. "
@@ -137,6 +138,8 @@ def missing_hardware(cfg: DictConfig) -> list[str]:
 
 def missing_weights(cfg: DictConfig) -> list[str]:
     """Model weights that are neither a directory, nor cached, nor reachable."""
+    if cfg.model.path is None:
+        return ["no model is named (model.path=its folder or hub name)"]
     path = str(cfg.model.path)
     if Path(path).is_dir():
         return []
@@ -164,3 +167,29 @@ def missing_data(cfg: DictConfig) -> list[str]:
     if needs_file and not Path(cfg.data.path).expanduser().is_file():
         return [f"data.path={cfg.data.path} does not exist"]
     return []
+
+
+def missing_services(cfg: DictConfig) -> list[str]:
+    """Services of the chosen methods that know the embedded world only, where the data are others."""
+    if "path" not in cfg.data.train or _of_the_world(cfg.data.path):
+        return []
+    from hydra.utils import get_object
+
+    parts = [part for part in (cfg.get("callbacks") or {}).values() if "_target_" in part]
+    nodes = [node for part in parts for node in part.values() if OmegaConf.is_dict(node) and "_target_" in node]
+    services = {get_object(node["_target_"]) for node in nodes}
+    names = sorted(service.name for service in services if getattr(service, "embedded", False))
+    return [f"{name} knows only the embedded world ({_served(name.partition('=')[0])})" for name in names]
+
+
+def _of_the_world(path: str | None) -> bool:
+    """Whether a data file begins with a sample of the embedded world (``mmcredit.prepare padlayer`` writes such)."""
+    try:
+        with Path(path or "").expanduser().open(encoding="utf-8") as file:
+            return "objects" in json.loads(file.readline())
+    except (OSError, ValueError, TypeError):
+        return False  # what is wrong with the file is said elsewhere
+
+
+def _served(group: str) -> str:
+    return f"{group}=openai {group}.chat.model=its name {group}.chat.base_url=http://localhost:8000/v1"

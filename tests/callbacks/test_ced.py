@@ -13,9 +13,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from mmcredit.callbacks.ced import CED, binary, ced_gate, composite, raw_margin, signed, standardized_margin
+from mmcredit.callbacks.ced import CED, ced_gate, raw_margin, standardized_margin
 from mmcredit.credit import Record
 from mmcredit.functional import stable_seed
+from mmcredit.scoring.answer_scores import binary, composite, signed
+from mmcredit.scoring.quality import Quality, measurable
 from mmcredit.scoring.replace import Evidence, FeatureReplace, Reference, RingMean, Zero
 from mmcredit.scoring.views import Scored, View
 from mmcredit.types import Box, Grades, Prompts, Responses, Rollout, Sample, UserError
@@ -23,6 +25,7 @@ from mmcredit.types import Box, Grades, Prompts, Responses, Rollout, Sample, Use
 ATOL = 1e-6  # float64 against Python floats
 FAMILIES = ("counting", "attribute", "spatial", "presence", "")
 PICTURE = Image.new("RGB", (128, 128))
+GRID = torch.tensor([[1, 8, 8]])
 REWARDS = {"binary": binary, "signed": signed, "composite": composite}
 MARGINS = {"standardized": standardized_margin, "raw": raw_margin}
 
@@ -62,7 +65,8 @@ def make_rollout(
     b, g, _ = masks.shape
     texts = tuple(tuple("" for _ in range(g)) for _ in range(b))
     found = tuple(tuple("x" if row.any() else None for row in group) for group in answers)
-    prompts = Prompts(tuple(samples), (torch.zeros(1, dtype=torch.long),) * b, (None,) * b, (None,) * b)
+    grids = tuple(GRID if sample.images else None for sample in samples)
+    prompts = Prompts(tuple(samples), (torch.zeros(1, dtype=torch.long),) * b, (None,) * b, grids)
     responses = Responses(masks.long(), masks, texts, ())
     grades = Grades(reward, correct, correct, found, answers)
     return Rollout(prompts, responses, grades, 0, logp, reward)
@@ -93,6 +97,17 @@ def random_case(seed: int, k: int) -> tuple[Rollout, list[Tensor]]:
     return make_rollout(samples, masks, answers, logp * masks, correct, reward), replaced
 
 
+def literal_composite(rollout: Rollout, b: int, g: int) -> float:
+    """.30 exp(mean answer log-prob) + .70 exp(mean response log-prob / .2) of a right answer."""
+    if not rollout.grades.correct_BG[b, g]:
+        return 0.0
+    score = 0.0
+    for weight, mask, tau in ((0.3, rollout.grades.answer_BGT, 1.0), (0.7, rollout.mask_BGT, 0.2)):
+        found = rollout.logp_BGT[b, g][mask[b, g]].tolist()
+        score += weight * math.exp(sum(found) / len(found) / tau)
+    return score
+
+
 def literal_ced(
     rollout: Rollout,
     replaced: Sequence[Tensor],
@@ -119,7 +134,7 @@ def literal_ced(
             ans = {
                 "binary": 1.0 if correct else 0.0,
                 "signed": 1.0 if correct else -0.25,
-                "composite": 0.3 * (1.0 if correct else 0.0) + 0.7 * float(rollout.reward_BG[b, g]),
+                "composite": literal_composite(rollout, b, g),
             }[answer_reward]
             mask = (rollout.grades.answer_BGT if scope == "answer" else rollout.mask_BGT)[b, g].tolist()
             tokens = [t for t, inside in enumerate(mask) if inside]
@@ -224,7 +239,8 @@ def test_table_by_hand(
         ({"margin": "raw"}, 0.5 * (1 + math.tanh(0.5 / 0.2)) + 0.05),
         ({"margin": "raw", "answer_reward": "signed", "gated": False}, 1.05),
         ({"sigma_floor": 1.0, "margin": "standardized", "gated": False}, 1 + 0.1 * math.tanh(0.5)),
-        ({"gated": False, "eps": 0.0, "answer_reward": "composite"}, 0.3 + 0.7 * 0.2),
+        # log-probs -.7, -1 of which the last is the answer
+        ({"gated": False, "eps": 0.0, "answer_reward": "composite"}, 0.3 * math.exp(-1) + 0.7 * math.exp(-0.85 / 0.2)),
     ],
 )
 def test_variants_by_hand(options: dict[str, Any], expected: float) -> None:
@@ -249,9 +265,8 @@ def test_margins_do_not_change_with_a_common_shift() -> None:
 @pytest.mark.parametrize("correct", [True, False], ids=["right", "wrong"])
 def test_grounded_never_scores_below_ungrounded(answer_reward: str, margin: str, correct: bool) -> None:
     """Of two answers that are both wrong (or both right), the one that needs the evidence more."""
-    earlier = -0.4 if answer_reward == "composite" else 0.0  # a penalty given before
     found = [
-        reward_of(one(s_ev, (0.1, 0.2, 0.3), correct, reward=earlier), answer_reward=answer_reward, margin=margin)
+        reward_of(one(s_ev, (0.1, 0.2, 0.3), correct), answer_reward=answer_reward, margin=margin)
         for s_ev in (-2.0, -0.5, 0.0, 0.2, 0.4, 1.0, 2.0)
     ]
     assert found == sorted(found) and found[0] < found[-1]
@@ -322,6 +337,7 @@ def test_views_asked_of_the_scorer() -> None:
         {"ring": 1},
         {"reward_clip": (0.0, 0.5)},
         {"format_penalty": -0.75},
+        {"quality": Quality(min_area=0.1)},
     ],
     ids=str,
 )
@@ -354,7 +370,14 @@ def test_recorded_metrics() -> None:
             "ced/margin": 0.0,
             "ced/gate": 0.9999546,  # of the right answer, m = 1
             "ced/relevant_beats_random": 0.5,
-            "ced/box_fallback_rate": 0.5,
+            "ced/relevant_beats_random_counting": 1.0,
+            "ced/relevant_beats_random_spatial": 0.0,
+            "ced/gap_counting": 1.0,
+            "ced/gap_spatial": -1.0,
+            **dict.fromkeys((f"ced/box_{source}_rate" for source in ("proposal", "target", "argument")), 0.0),
+            "ced/box_bbox_rate": 0.5,
+            "ced/box_centred_rate": 0.5,
+            **dict.fromkeys((f"ced/rejected_{fault}_rate" for fault in ("area", "tokens", "reference")), 0.0),
             "ced/routed_rate": 1.0,
         },
         abs=ATOL,
@@ -393,3 +416,53 @@ def test_responses_that_cannot_matter_are_skipped_without_a_trace(seed, options)
     always = GivenScores(replaced)
     CED(watch_every=1, **options).on_reward(replace(rollout, step=1), always, Record())
     assert torch.equal(always.where_BG, watched.where_BG)
+
+
+BOXES = {  # on 128 x 128 pixels in 16 x 16 patches: what is wrong with them
+    "fair": (Box(8, 8, 32, 32), None),
+    "smallest": (Box(8, 8, 8, 10.24), None),
+    "small": (Box(8, 8, 8, 10), "area"),
+    "large": (Box(0, 0, 100, 100), "area"),
+    "thin": (Box(9, 0, 14, 128), "tokens"),  # between the centres 8 and 24 of two columns
+    "broad": (Box(0, 32, 128, 64), "reference"),  # every other place of its size overlaps it by a third or more
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_the_quality_filter_by_hand(name: str) -> None:
+    """A box that fails is not measured, its answers are graded by correctness only, and the fault is counted."""
+    box, fault = BOXES[name]
+    (rollout, scorer), record = one(2.0, (0.3, 0.3, 0.3), True), Record()
+    sample = replace(rollout.prompts.samples[0], bbox=box)
+    rollout = replace(rollout, prompts=replace(rollout.prompts, samples=(sample,)))
+    assert Quality().fault(sample, GRID, 3) == fault
+    assert float(build().on_reward(rollout, scorer, record)) == pytest.approx(1.0 if fault else 1.0999546, abs=ATOL)
+    assert bool(scorer.where_BG.any()) == (fault is None)
+    for kind in ("area", "tokens", "reference"):
+        assert record.scalars[f"ced/rejected_{kind}_rate"] == float(kind == fault)
+    unfiltered = build(quality=None).on_reward(rollout, scorer, Record())
+    assert float(unfiltered) == pytest.approx(1.0999546, abs=ATOL)
+
+
+def test_where_boxes_come_from_is_counted_by_source() -> None:
+    """By priority; text-only prompts do not count."""
+    box = Box(8, 8, 32, 32)
+    given = [
+        {"proposal_bbox": box, "bbox": box},
+        {"target_bbox": box, "argument_bbox": box},
+        {"argument_bbox": box},
+        {},
+    ]
+    samples = [Sample(str(i), (PICTURE,), "q", "a", **boxes) for i, boxes in enumerate(given)]
+    samples.append(Sample("text", (), "q", "a"))
+    grids = (GRID,) * 4 + (None,)
+    fit, rates = measurable(Prompts(tuple(samples), (torch.zeros(1),) * 5, (None,) * 5, grids), Quality(), 3)
+    assert fit.tolist() == [True] * 4 + [False]
+    sources = {"proposal": 0.25, "target": 0.25, "argument": 0.25, "bbox": 0.0, "centred": 0.25}
+    assert {name: rates[f"box_{name}"] for name in sources} == sources
+
+
+@pytest.mark.parametrize("options", [{"min_area": 0.7}, {"min_area": -0.1}, {"max_area": 1.5}])
+def test_areas_out_of_order_are_named(options: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=r"callbacks.ced.quality: min_area="):
+        Quality(**options)

@@ -128,14 +128,14 @@ def test_evidence_priority() -> None:
     named = {name: Box(i, 0, 5, 5) for i, name in enumerate(["proposal_bbox", "target_bbox", "argument_bbox", "bbox"])}
     sample = sample_of(**named)
     for name, box in named.items():
-        assert evidence_box(sample) == (box, False)
+        assert evidence_box(sample) == (box, name.removesuffix("_bbox"))
         sample = replace(sample, **{name: None})
-    assert evidence_box(sample)[1]
+    assert evidence_box(sample)[1] == "centred"
 
 
 def test_evidence_fallback_is_centred() -> None:
     box, fallback = evidence_box(sample_of(200, 100))
-    assert fallback
+    assert fallback == "centred"
     assert (box.w, box.h) == pytest.approx((70, 35))
     assert box.centre == pytest.approx((100, 50))
 

@@ -8,19 +8,24 @@ from mmcredit.types import Span
 
 _BOX = re.compile(r"\\boxed\s*\{")
 _LINE = re.compile(r"^[ \t]*(?:final )?answer[ \t]*[:\uff1a][ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
+_ENDING = " \t\r.,;\u3002"  # of a line
 MAX_ANSWER = 512  # characters
 
 
 def final_answer(text: str) -> Span | None:
     """Character span of the final answer: the last complete ``\\boxed{...}``, else the last ``Final answer:`` line.
 
-    Empty, unclosed and overlong answers are none. Linear time; a ``Final answer: \\boxed{7}`` line gives ``7``.
+    Empty, unclosed and overlong answers are none. Linear time; a ``Final answer: \\boxed{7}`` line gives ``7``, and
+    punctuation that ends a line is no part of the answer: ``Final answer: 7.`` gives ``7``, too.
     """
     spans = [span for span in (_closing(text, m.end()) for m in _BOX.finditer(text)) if span]
     if spans:
         return _trim(text, spans[-1])
     lines = list(_LINE.finditer(text))
-    return _trim(text, lines[-1].span(1)) if lines and "\\boxed" not in lines[-1][1] else None
+    if not lines or "\\boxed" in lines[-1][1]:
+        return None
+    start, end = lines[-1].span(1)
+    return _trim(text, (start, start + len(text[start:end].rstrip(_ENDING))))
 
 
 def _closing(text: str, start: int) -> Span | None:

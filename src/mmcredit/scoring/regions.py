@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 import torch
 from torch import Tensor
 
 from mmcredit.functional import stable_rng
 from mmcredit.types import Box, Sample, UserError
+
+SOURCES = ("proposal", "target", "argument", "bbox", "centred")  # of the evidence box, by priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +61,26 @@ def refuse_tiles(tiles: int) -> None:
 def region_tokens(box: Box, grid: Grid) -> Tensor:
     """Sorted merged-token indices of the patches whose centre lies in the box (left and top edge included);
     the patch nearest to the box centre if there is none."""
-    centre_x = (torch.arange(grid.columns, dtype=torch.float64) + 0.5) * grid.width / grid.columns
-    centre_y = (torch.arange(grid.rows, dtype=torch.float64) + 0.5) * grid.height / grid.rows
-    inside_x = torch.where((centre_x >= box.x) & (centre_x < box.x + box.w))[0]
-    inside_y = torch.where((centre_y >= box.y) & (centre_y < box.y + box.h))[0]
+    centre_x, centre_y = _centres(grid.columns, grid.width), _centres(grid.rows, grid.height)
+    inside_x, inside_y = patches_inside(box, grid)
     x, y = box.centre
     if not len(inside_x) or not len(inside_y):
         inside_x = (centre_x - x).abs().argmin()[None]
         inside_y = (centre_y - y).abs().argmin()[None]
     merged = inside_y[:, None] // grid.merge * grid.merged[1] + inside_x[None] // grid.merge
     return merged.unique()
+
+
+def patches_inside(box: Box, grid: Grid) -> tuple[Tensor, Tensor]:
+    """Columns and rows of the patches whose centre lies in the box; either may be empty."""
+    centre_x, centre_y = _centres(grid.columns, grid.width), _centres(grid.rows, grid.height)
+    inside_x = torch.where((centre_x >= box.x) & (centre_x < box.x + box.w))[0]
+    inside_y = torch.where((centre_y >= box.y) & (centre_y < box.y + box.h))[0]
+    return inside_x, inside_y
+
+
+def _centres(patches: int, pixels: int) -> Tensor:
+    return (torch.arange(patches, dtype=torch.float64) + 0.5) * pixels / patches
 
 
 def ring_tokens(region: Tensor, grid: Grid, ring: int = 2) -> Tensor:
@@ -80,25 +93,37 @@ def ring_tokens(region: Tensor, grid: Grid, ring: int = 2) -> Tensor:
     return around if len(around) else torch.where(inside.view(-1) == 0)[0]
 
 
-def evidence_box(sample: Sample) -> tuple[Box, bool]:
-    """The evidence box by priority proposal > target > argument > bbox, and whether it is the centred fallback."""
-    for box in (sample.proposal_bbox, sample.target_bbox, sample.argument_bbox, sample.bbox):
+def evidence_box(sample: Sample) -> tuple[Box, str]:
+    """The evidence box by priority proposal > target > argument > bbox > centred, and which of ``SOURCES`` it is."""
+    given = (sample.proposal_bbox, sample.target_bbox, sample.argument_bbox, sample.bbox)
+    for source, box in zip(SOURCES, given, strict=False):
         if box is not None:
-            return box, False
+            return box, source
     width, height = sample.images[0].size
-    return Box(0.325 * width, 0.325 * height, 0.35 * width, 0.35 * height), True
+    return Box(0.325 * width, 0.325 * height, 0.35 * width, 0.35 * height), SOURCES[-1]
 
 
-def reference_tokens(sample: Sample, grid: Grid, index: int, max_iou: float = 0.05, tries: int = 24) -> Tensor:
-    """Tokens of reference region ``index``: the evidence box's size at a random place that hardly meets it, else as
-    many random tokens outside it. Seeded by the sample id alone: the same for the whole group and every step."""
+def reference_box(sample: Sample, grid: Grid, index: int, max_iou: float = 0.05, tries: int = 24) -> Box | None:
+    """Reference region ``index``: the evidence box's size at a random place that hardly meets it; None if no try finds
+    one. Seeded by the sample id alone: the same for the whole group and every step."""
+    return _placed(sample, grid, stable_rng(sample.id, index, "reference region"), max_iou, tries)
+
+
+def _placed(sample: Sample, grid: Grid, rng: Random, max_iou: float, tries: int) -> Box | None:
     box, _ = evidence_box(sample)
-    rng = stable_rng(sample.id, index, "reference region")
     for _ in range(tries):
         x, y = rng.uniform(0, max(grid.width - box.w, 0)), rng.uniform(0, max(grid.height - box.h, 0))
         other = Box(x, y, box.w, box.h)
         if other.iou(box) <= max_iou:
-            return region_tokens(other, grid)
-    evidence = region_tokens(box, grid)
+            return other
+    return None
+
+
+def reference_tokens(sample: Sample, grid: Grid, index: int, max_iou: float = 0.05, tries: int = 24) -> Tensor:
+    """Tokens of ``reference_box``; where there is none, as many random tokens outside the evidence box as it has."""
+    rng = stable_rng(sample.id, index, "reference region")
+    if (other := _placed(sample, grid, rng, max_iou, tries)) is not None:
+        return region_tokens(other, grid)
+    evidence = region_tokens(evidence_box(sample)[0], grid)
     outside = sorted(set(range(grid.tokens)) - set(evidence.tolist()))
     return torch.tensor(sorted(rng.sample(outside, min(len(evidence), len(outside)))), dtype=torch.long)

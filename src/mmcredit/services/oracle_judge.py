@@ -27,6 +27,7 @@ class Oracle(LocalService[Q, A]):
     """
 
     name = "judge=oracle"
+    embedded = True
     failed: Callable[..., Any]  # makes the answer of a ``failure``
 
     def __init__(self, delay_seconds: float = 0.0, failure_rate: float = 0.0) -> None:

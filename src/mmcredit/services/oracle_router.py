@@ -21,6 +21,7 @@ class OracleRouter(LocalRouter):
     """
 
     name = "router=oracle"
+    embedded = True
 
     def __init__(self, delay_seconds: float = 0.0, failure_rate: float = 0.0) -> None:
         if not 0 <= failure_rate <= 1:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 Place = tuple[int, int]  # prompt, response
@@ -73,6 +73,7 @@ class LocalService(ABC, Generic[Q, A]):
     """Answers by itself, at once or after ``delay_seconds`` (to study slow services)."""
 
     name: str
+    embedded: ClassVar[bool] = False  # knows the embedded world only
 
     def __init__(self, delay_seconds: float = 0.0) -> None:
         self.delay_seconds = delay_seconds

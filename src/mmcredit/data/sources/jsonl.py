@@ -7,33 +7,25 @@ xywh in absolute pixels of the first image, the primary one first; ``proposal_bb
 ``argument_bbox`` and ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
 compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges,
 ``solution`` (worked out, with the answer) by OPSD's teacher.
+``objects`` lists all objects of the picture (shape, color, size, box), for the embedded world's oracles.
 """
 
 from __future__ import annotations
 
 import codecs
-import json
 import logging
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from PIL.Image import Image
-
-from mmcredit.data.images import ImageError, open_image
+from mmcredit.data.sources.fields import BadRow, box, listed, parse, picture, scene_object, text
 from mmcredit.functional import stable_seed
-from mmcredit.types import Box, Sample, UserError
+from mmcredit.types import Sample, UserError
 
 log = logging.getLogger(__name__)
-_CONTROL = re.compile(r"<\|\w{1,40}\|>")  # chat and vision tokens of the known families
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
 NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution")  # become ``Sample.meta``, lists one entry a line
 PARTS = ("train", "val", "all")
-
-
-class BadRow(ValueError):
-    """Why a row cannot be used."""
 
 
 class Jsonl:
@@ -77,10 +69,10 @@ class Jsonl:
 
     def __getitem__(self, index: int) -> Sample:
         row = self.rows[index]
-        images = tuple(_open(path) for path in row["paths"])
+        images = tuple(picture(path) for path in row["paths"])
         return Sample(
-            row["id"], images, row["question"], row["answer"], row["family"], row["boxes"], meta=row["meta"],
-            **row["named"],
+            row["id"], images, row["question"], row["answer"], row["family"], row["boxes"], objects=row["objects"],
+            meta=row["meta"], **row["named"],
         )  # fmt: skip
 
     @staticmethod
@@ -112,23 +104,24 @@ class Jsonl:
 
     def _row(self, line: bytes, number: int) -> dict[str, Any]:
         """One checked row, images still closed."""
-        data = _parse(line)
-        question, answer = _text(data, "question", "problem"), _text(data, "answer")
+        data = parse(line)
+        question, answer = text(data, "question", "problem"), text(data, "answer")
         given = [data[key] for key in ("images", "image") if data.get(key) not in (None, [])]
-        paths = [self._inside(p) for p in _listed(given[0] if given else None)]
-        size = _open(paths[0]).size if paths else None
+        paths = [self._inside(p) for p in listed(given[0] if given else None)]
+        size = picture(paths[0]).size if paths else None
         for path in paths[1:]:
-            _open(path)
-        boxes = tuple(_box(value, "boxes", size) for value in _listed(data.get("boxes")))
-        named = {key: _box(data[key], key, size) for key in BOX_FIELDS if data.get(key) is not None}
+            picture(path)
+        boxes = tuple(box(value, "boxes", size) for value in listed(data.get("boxes")))
+        objects = tuple(scene_object(value, size) for value in listed(data.get("objects")))
+        named = {key: box(data[key], key, size) for key in BOX_FIELDS if data.get(key) is not None}
         if boxes:
             named.setdefault("proposal_bbox", boxes[0])
-        notes = {key: _listed(data.get(key)) for key in NOTES}
-        meta = {key: "\n".join(_text({key: v}, key) for v in values) for key, values in notes.items() if values}
+        notes = {key: listed(data.get(key)) for key in NOTES}
+        meta = {key: "\n".join(text({key: v}, key) for v in values) for key, values in notes.items() if values}
         row_id = str(data["id"]) if data.get("id") is not None else f"{self.path.name}:{number}"
         return {
             "id": row_id, "question": question, "answer": answer, "paths": paths, "boxes": boxes, "named": named,
-            "family": str(data.get("family") or ""), "meta": meta,
+            "family": str(data.get("family") or ""), "objects": objects, "meta": meta,
         }  # fmt: skip
 
     def _inside(self, name: object) -> Path:
@@ -144,55 +137,3 @@ class Jsonl:
         if not found:
             raise BadRow(f"image {name} does not exist")
         return path
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    """The object of one line. What strict JSON could not write back (NaN, lone surrogates) is refused, too."""
-    try:
-        data = json.loads(line.decode())
-        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise BadRow(f"not valid JSON ({error})") from None
-    if not isinstance(data, dict):
-        raise BadRow(f"a JSON object is needed, this is a {type(data).__name__}")
-    return data
-
-
-def _text(data: dict[str, Any], *names: str) -> str:
-    value = next((data[name] for name in names if data.get(name) is not None), None)
-    if isinstance(value, bool):
-        value = "yes" if value else "no"
-    if not isinstance(value, str | int | float) or not str(value).strip():
-        raise BadRow(f"{names[0]} is missing or empty")
-    if control := _CONTROL.search(str(value)):
-        raise BadRow(f"{names[0]} holds the control token {control[0]}")
-    return str(value).strip()
-
-
-def _listed(value: object) -> list[object]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list) else [value]
-
-
-def _open(path: Path) -> Image:
-    try:
-        return open_image(path)
-    except ImageError as problem:
-        raise BadRow(f"image {path.name} {problem}") from None
-
-
-def _box(value: object, name: str, size: tuple[int, int] | None) -> Box:
-    if size is None:
-        raise BadRow(f"{name} is given but there is no image")
-    numbers = value if isinstance(value, list) else []
-    if len(numbers) != 4 or any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
-        raise BadRow(f"{name} must be four numbers x, y, w, h, this is {str(value)[:80]}")
-    if max(map(abs, numbers)) > max(size) + 1:  # also numbers too large for a float
-        raise BadRow(f"{name} {str(value)[:80]} reaches outside the image of {size[0]}x{size[1]} pixels")
-    box = Box(*map(float, numbers))
-    if not (box.w > 0 and box.h > 0 and box.x >= 0 and box.y >= 0):
-        raise BadRow(f"{name} {value} needs x, y >= 0 and w, h > 0")
-    if box.x + box.w > size[0] + 1 or box.y + box.h > size[1] + 1:
-        raise BadRow(f"{name} {value} reaches outside the image of {size[0]}x{size[1]} pixels")
-    return box

@@ -1,0 +1,1 @@
+"""Data made ready for training."""

@@ -15,7 +15,7 @@ from mmcredit.data.sources.jsonl import Jsonl
 from mmcredit.data.world.source import World
 from mmcredit.fit import fit
 from mmcredit.launch import user_error
-from mmcredit.preparation import padlayer
+from mmcredit.preparation import padlayer, rules
 from mmcredit.preparation.files import read_rows, write_rows
 from mmcredit.prepare import prepare
 from mmcredit.types import UserError
@@ -139,6 +139,14 @@ def test_the_output_trains_with_judged_and_other_methods(whole, tmp_path):
     assert float(metrics["palmr/judged_rate"]) > 0
 
 
+def test_the_first_right_response_is_the_reference_of_one_candidate(whole, tmp_path):
+    report = prepare(job(tmp_path, "job.limits.best_of=1"))
+    assert report["references"]["duels"] == 0 and report["kept"] == whole[1]["kept"]
+    rollouts = {row["id"]: row for row in read_rows(tmp_path / "rollouts.jsonl")}
+    for row in read_rows(tmp_path / "references.jsonl"):
+        assert row["reference"] == rules.candidates(rollouts[row["id"]])[0]
+
+
 def test_a_refresh_keeps_every_sample_and_replaces_references_that_are_beaten(whole, tmp_path):
     """Every other old reference is made false: those are replaced, and no true one is by a worse."""
     shutil.copytree(whole[0], tmp_path / "old")
@@ -172,7 +180,7 @@ def test_a_file_of_ones_own_without_pictures_or_annotations(tmp_path):
     ("override", "words"),
     [
         ("job.limits.min_accuracy=0.9", "min_accuracy=0.9 <= max_accuracy=0.875"),
-        ("job.limits.per_domain=0", "per_domain=0 must be at least 1 or null"),
+        ("job.limits.per_domain=0", "job.limits.per_domain=0 must be at least 1 or null"),
         ("job.batch=0", "job.batch=0 must be at least 1"),
         ("captioner=openai", "captioner=openai needs a model: captioner.chat.model="),
         ("judge=openai", "judge=openai needs a model: judge.chat.model="),

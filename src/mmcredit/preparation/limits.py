@@ -16,6 +16,8 @@ class Limits:
         per_domain: most samples of a question family; null for all.
         min_relevance: smallest relevance of a question to its picture, 0..1.
         min_accuracy, max_accuracy: bounds of the share of right responses, both allowed.
+        best_of: right candidates that are compared for the reference; null for all. Of fewer comes a weaker reference,
+            which is beaten more often.
 
     Raises:
         UserError: a value out of its range.
@@ -26,6 +28,7 @@ class Limits:
     min_relevance: float = 0.5
     min_accuracy: float = 1 / 8
     max_accuracy: float = 7 / 8
+    best_of: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_accuracy <= self.max_accuracy <= 1 or not 0 <= self.min_relevance <= 1:
@@ -33,7 +36,7 @@ class Limits:
                 f"job.limits: 0 <= min_accuracy={self.min_accuracy} <= max_accuracy={self.max_accuracy} <= 1 and "
                 f"0 <= min_relevance={self.min_relevance} <= 1 are needed"
             )
-        if any(n is not None and n < 1 for n in (self.candidates, self.per_domain)):
-            raise UserError(
-                f"job.limits.candidates={self.candidates} and per_domain={self.per_domain} must be at least 1 or null"
-            )
+        counts = {"candidates": self.candidates, "per_domain": self.per_domain, "best_of": self.best_of}
+        for name, count in counts.items():
+            if count is not None and count < 1:
+                raise UserError(f"job.limits.{name}={count} must be at least 1 or null")

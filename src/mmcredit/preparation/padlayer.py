@@ -149,9 +149,8 @@ class PaDLayer:
     ) -> dict[str, Any]:
         """References, ``train.jsonl`` with its pictures, and the report."""
         by_id = {row["id"]: row for row in rollouts}
-        fit = {
-            name: list(dict.fromkeys([*filter(None, [old.get(name)]), *rules.candidates(by_id[name])])) for name in ids
-        }
+        fit = {name: rules.candidates(by_id[name])[: self.limits.best_of] for name in ids}
+        fit = {name: list(dict.fromkeys([*filter(None, [old.get(name)]), *fit[name]])) for name in ids}
 
         def decide(duels: Sequence[rules.Duel]) -> Sequence[Verdict]:
             asked = [Comparison(self.sample(n), a, b, truths[n]["pseudo_ground_truth"]) for n, a, b in duels]

@@ -100,24 +100,13 @@ def teacher(policy: VisionLanguageModel) -> VisionLanguageModel:
 
 
 @pytest.fixture(scope="session")
-def reference(teacher: VisionLanguageModel) -> VisionLanguageModel:
-    """The policy as it was at the start: other weights again."""
-    model = frozen_copy(teacher)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(0.97)
-    return model
-
-
-@pytest.fixture(scope="session")
 def make_scorer(
     policy: VisionLanguageModel,
     teacher: VisionLanguageModel,
-    reference: VisionLanguageModel,
     processor: ImageOnlyProcessor,
 ) -> Callable[..., Scorer]:
     def make(**options: Any) -> Scorer:
-        models = {Weights.OLD: policy, Weights.TEACHER: teacher, Weights.REFERENCE: reference}
+        models = {Weights.OLD: policy, Weights.TEACHER: teacher, Weights.REFERENCE: teacher}
         return Scorer(models, Encoder(processor, TEMPLATE), **options)
 
     return make

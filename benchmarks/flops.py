@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
-from benchmarks.ours import FIXED, FORCED, Steps
+from benchmarks.ours import FIXED, FORCED, MIXED, Steps
 from benchmarks.settings import Settings
 from benchmarks.table import Row, Table
 from benchmarks.timing import clocked, interleave, middle
@@ -129,7 +129,7 @@ def matmul_rate(side: int) -> float:
 
 def run(settings: Settings) -> list[Table]:
     """The table of this section."""
-    steps = Steps(settings, *FORCED, *FIXED)
+    steps = Steps(settings, *FORCED, *MIXED, *FIXED)
     runs = interleave({"step": partial(steps)}, settings.repetitions)["step"]
     best, done, rate = ideal(steps, settings), executed(steps), matmul_rate(settings.matmul)
     for flops in (best, done):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks.ours import FIXED, FORCED, Steps, resized
+from benchmarks.ours import FIXED, FORCED, MIXED, Steps, resized
 from benchmarks.settings import Settings
 from benchmarks.table import Row, Table
 from benchmarks.timing import Seconds, interleave, stages
@@ -30,7 +30,7 @@ def variants(settings: Settings, steps: Steps) -> dict[str, Callable[[], Seconds
 
 def run(settings: Settings) -> list[Table]:
     """The table of this section."""
-    steps = Steps(settings, *FORCED, *FIXED)
+    steps = Steps(settings, *FORCED, *MIXED, *FIXED)
     found = interleave(variants(settings, steps), max(settings.repetitions // 2, 1))
     rows: list[Row] = [{"point": name, **stages(runs)} for name, runs in found.items()]
     size = f"{settings.prompts} prompts, G = {settings.group}, T = {settings.new_tokens}, world pictures (128)"

@@ -19,14 +19,25 @@ from mmcredit.credit import CreditCallback
 from mmcredit.launch import register_resolvers
 from mmcredit.models.load import load_policy
 from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.reward.rule import RuleReward
 from mmcredit.rollout.hf import HFEngine
-from mmcredit.types import Prompts
+from mmcredit.types import Grades, Prompts, Responses
 
 BARE = ("run_dir=.", "logger=none", "observers=[]", "callbacks=[]", "steps=1")
 UNTESTED = ("~data.val.val", "~data.val.counter_prior")  # no validation after the step that connects the module
 FORCED = ("model.policy._target_=benchmarks.ours.load_endless",)  # every response has the longest length
 NATURAL = ("rollout.max_new_tokens=48",)  # the bound of the default run, where responses end by themselves
+MIXED = ("reward._target_=benchmarks.ours.HalfRight",)  # every group has credit to learn from
 FIXED = ("optimizer.lr=0",)  # the work of an update without its effect: every step meets the same responses
+
+
+class HalfRight(RuleReward):
+    """The rule is applied, then every second response of a group is rewarded whatever it found."""
+
+    def __call__(self, prompts: Prompts, responses: Responses) -> Grades:
+        grades = super().__call__(prompts, responses)
+        mixed_BG = (torch.arange(grades.reward_BG.shape[1]) % 2).float().expand_as(grades.reward_BG)
+        return replace(grades, reward_BG=mixed_BG.clone())
 
 
 class Endless(VisionLanguageModel):

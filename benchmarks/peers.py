@@ -16,7 +16,7 @@ from typing import Any
 
 from transformers import PrinterCallback, TrainerCallback
 
-from benchmarks.ours import FORCED, Steps, tokens_seen
+from benchmarks.ours import FORCED, MIXED, Steps, tokens_seen
 from benchmarks.settings import Settings
 from benchmarks.table import Row, Table
 from benchmarks.timing import Seconds, ratio, stages
@@ -46,14 +46,14 @@ class Turns(TrainerCallback):
 
 
 def reward(completions: list[Any], answer: list[str], **columns: Any) -> list[float | None]:
-    """Our rule of correctness on the peer's responses."""
+    """Our rule of correctness on the peer's responses, then rewards that alternate (``HalfRight``)."""
     verifier = WordVerifier()
     values: list[float | None] = []
     for completion, gold in zip(completions, answer, strict=True):
         text = completion[0]["content"]
         span = final_answer(text)
         values.append(float(span is not None and verifier.matches(gold, text[slice(*span)])))
-    return values
+    return [float(i % 2) for i in range(len(values))]
 
 
 def dataset(steps: Steps) -> Any:
@@ -114,7 +114,7 @@ def duel(settings: Settings, kl: float) -> Row:
     Raises:
         RuntimeError: the two sides saw different numbers of tokens.
     """
-    steps = Steps(settings, *FORCED, f"algorithm.kl_coef={kl}", f"optimizer.lr={RATE}")
+    steps = Steps(settings, *FORCED, *MIXED, f"algorithm.kl_coef={kl}", f"optimizer.lr={RATE}")
     turns = Turns(steps)
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     with tempfile.TemporaryDirectory() as folder:
@@ -137,6 +137,7 @@ def run(settings: Settings) -> list[Table]:
         return [Table(title, notes=[MISSING])]
     notes = [
         "median, smallest and largest ratio of neighbouring steps; stages are ours",
+        "every second response of a group is rewarded on both sides; groups without credit would leave our update",
         "neither computes a separate pass for old log-probs where one update follows a rollout",
     ]
     rows = [duel(replace(settings, new_tokens=tokens), kl) for tokens, kl in settings.duels]

@@ -71,7 +71,7 @@ def test_the_chain_does_something_here(chain, rollout, make_scorer):
     assert changed or all(method.sampling_edits(0) for method in chain)
 
 
-@pytest.mark.parametrize("micro_batch", [1, 2, 3])
+@pytest.mark.parametrize("micro_batch", [1, 3])
 def test_micro_batches(chain, rollout, make_scorer, micro_batch):
     agree(measure(chain, rollout, make_scorer(), micro_batch), measure(chain, rollout, make_scorer()))
 

@@ -18,6 +18,7 @@ from mmcredit.types import UserError
 CONFIGS = Path(mmcredit.configs.__file__).parent
 RECIPES = sorted(p.stem for p in (CONFIGS / "experiment").glob("*.yaml") if not p.stem.startswith("world_"))
 MODELS = sorted(p.stem for p in (CONFIGS / "model").glob("*.yaml") if p.stem not in ("tiny", "hub"))
+QUICK = ["ced_qwen3vl", "pacg_vppo_qwen25vl_7b", "pace_qwen3vl_8b", "palmr_qwen25vl_7b"]  # the others are slow
 LAPTOP = ["model=tiny", "data=world", "trainer=cpu", "rollout=hf", "steps=1"]  # as in the headers
 FEW = ["data.batch_size=4", "algorithm.mini_batch=4", "rollout.group=4", "logger=csv", "rollout.max_new_tokens=24"]
 FEW += ["data.val.val.size=4", "data.val.counter_prior.size=4"]
@@ -30,7 +31,7 @@ def test_the_recipes_of_the_papers_are_there():
     assert "rlcsd_qwen25vl_7b" in RECIPES
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", [pytest.param(r, marks=[] if r in QUICK else [pytest.mark.slow]) for r in RECIPES])
 def test_a_recipe_trains_the_tiny_model(recipe, tmp_path):
     """As on a laptop, with a smaller batch."""
     assert fit(config(tmp_path, f"experiment={recipe}", *LAPTOP, *FEW))["steps"] == 1

@@ -14,7 +14,6 @@ Suffixes: B prompts, G group.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
@@ -101,9 +100,7 @@ class PaLMR(CreditCallback):
         record.histogram("palmr/errors", torch.tensor([len(verdict.errors) for verdict in answered]))
         if verdicts:
             record.scalar("palmr/tie_rate", sum(v.tie for v in answered) / len(verdicts))
-            record.scalar("palmr/failed_rate", 1 - len(answered) / len(verdicts))
-        for kind, count in Counter(v.failure for v in verdicts.values() if v.failure).items():
-            record.scalar(f"palmr/failed_{kind}", count)
+            record.failures("palmr", [v.failure for v in verdicts.values()])
         bare = [sample.id for sample in rollout.prompts.samples if not annotated(sample)]
         record.scalar("palmr/no_reference_rate", len(bare) / max(len(rollout.prompts), 1))
         if bare and not self.warned:

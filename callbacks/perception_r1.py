@@ -10,7 +10,6 @@ Suffixes: B prompts, G group.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -84,10 +83,7 @@ class PerceptionR1(CreditCallback):
         repeated_BG = torch.tensor(repeated).view(correct_BG.shape)
         record.responses("perception_r1/facts", facts_BG, known_BG)
         record.responses("perception_r1/repetition", repeated_BG)
-        failed = Counter(score.failure for score in scores.values() if score.failure)
-        record.scalar("perception_r1/failed_rate", failed.total() / max(len(scores), 1))
-        for kind, count in failed.items():
-            record.scalar(f"perception_r1/failed_{kind}", count)
+        record.failures("perception_r1", [score.failure for score in scores.values()])
         self._report_bare(rollout, record)
         reward_BG = correct_BG + self.format_weight * rollout.grades.format_BG
         return reward_BG + self.facts_weight * facts_BG - self.repetition_weight * repeated_BG

@@ -14,7 +14,6 @@ Suffixes: B prompts, G group.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -80,10 +79,7 @@ class SophiaVLR1(CreditCallback):
         for name, where_BG in (("right", right_BG), ("wrong", wrong_BG)):
             if where_BG.any():
                 record.scalar(f"sophia/think_{name}", think_BG[where_BG].mean())
-        failed = Counter(score.failure for score in scores.values() if score.failure)
-        record.scalar("sophia/failed_rate", failed.total() / max(len(scores), 1))
-        for kind, count in failed.items():
-            record.scalar(f"sophia/failed_{kind}", count)
+        record.failures("sophia", [score.failure for score in scores.values()])
         return rollout.reward_BG + bonus_BG
 
     def requests(self, rollout: Rollout) -> dict[Place, ThinkingRequest]:

@@ -16,6 +16,7 @@ One training step, hooks marked ``->``::
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -71,6 +72,13 @@ class Record:
         """A number a response: shown in the sample table, and as a histogram (of the rows in ``where``)."""
         self.per_response[key] = values_BG.detach()
         self.histogram(key, values_BG if where_BG is None else values_BG[where_BG])
+
+    def failures(self, method: str, kinds: Sequence[str | None]) -> None:
+        """Share of a service's answers that failed, and the number of each kind; None for an answer."""
+        failed = Counter(filter(None, kinds))
+        self.scalar(f"{method}/failed_rate", failed.total() / max(len(kinds), 1))
+        for kind, count in failed.items():
+            self.scalar(f"{method}/failed_{kind}", count)
 
 
 class CreditCallback(lightning.Callback):

@@ -26,7 +26,6 @@ class FeatureCache:
 
     def __init__(self, tower: nn.Module, max_bytes: int = 2**29) -> None:
         self.tower, self.max_bytes, self.bytes = tower, max_bytes, 0
-        self.hits = self.misses = 0
         self._version = -1
         self._kept: OrderedDict[Key, ImageFeatures] = OrderedDict()
         self._fingerprints: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -47,13 +46,14 @@ class FeatureCache:
             None if p is None or g is None else self.key(p, g)
             for p, g in zip(prompts.pixels, prompts.grids, strict=True)
         ]
+        self._drop_if_weights_changed()
         places = {key: b for b, key in enumerate(keys) if key is not None}
-        known = {key: self.get(key) for key in places}
+        known = {key: self._get(key) for key in places}
         todo = {key: b for key, b in places.items() if known[key] is None}
         seen = see([prompts.pixels[b] for b in todo.values()], [prompts.grids[b] for b in todo.values()])
         for key, features in zip(todo, seen, strict=True):
             known[key] = features
-            self.put(key, features)
+            self._put(key, features)
         return [None if key is None else known[key] for key in keys]
 
     def key(self, pixels: Tensor, grid: Tensor) -> Key:
@@ -64,20 +64,18 @@ class FeatureCache:
         arithmetic = torch.is_autocast_enabled(next(self.tower.parameters()).device.type)
         return (*self._fingerprints[pixels], tuple(pixels.shape), tuple(grid.flatten().tolist()), arithmetic)
 
-    def get(self, key: Key) -> ImageFeatures | None:
-        """Features of a picture, if they are there and still those of the tower."""
+    def _drop_if_weights_changed(self) -> None:
         version = sum(p._version for p in self.tower.parameters())
         if version != self._version:
             self.clear()
             self._version = version
-        found = self._kept.get(key)
-        self.hits, self.misses = self.hits + (found is not None), self.misses + (found is None)
-        if found is not None:
-            self._kept.move_to_end(key)
-        return found
 
-    def put(self, key: Key, features: ImageFeatures | None) -> None:
-        """Keep features; ``get`` of the same key came before."""
+    def _get(self, key: Key) -> ImageFeatures | None:
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def _put(self, key: Key, features: ImageFeatures | None) -> None:
         if features is None or features.bytes > self.max_bytes:
             return
         self._kept[key] = features

@@ -159,16 +159,16 @@ def test_bad_row_is_named_with_line_and_reason(folder: Path, row: dict | str | b
 def test_bad_row_can_be_skipped(folder: Path, row: dict | str | bytes, reason: str) -> None:
     source = Jsonl(write(folder, ROW, row, {**ROW, "question": "last"}), on_bad_row="skip")
     assert [sample.question for sample in source] == ["how many?", "last"]
-    assert source.skipped.total() == 1
-    assert reason in next(iter(source.skipped))
+    assert source.report.dropped.total() == 1
+    assert reason in next(iter(source.report.examples.values()))[0]
 
 
 def test_skipped_rows_are_counted_by_reason_and_reported(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(folder, "{", {"question": "q"}, {"question": "r"}, ROW)
     with caplog.at_level(logging.WARNING):
         source = Jsonl(path, on_bad_row="skip")
-    assert source.skipped["answer is missing or empty"] == 2
-    assert source.skipped.total() == 3
+    assert source.report.dropped == {"json": 1, "missing_field": 2}
+    assert (source.report.read, source.report.kept) == (4, 1)
     assert f"{path}:2 skipped: answer is missing or empty" in caplog.text
     assert "1 rows kept, 3 skipped" in caplog.text
 

@@ -9,14 +9,11 @@ from typing import Any
 
 from PIL.Image import Image
 
+from mmcredit.data.gate import BadRow
 from mmcredit.data.images import ImageError, open_image
 from mmcredit.types import Box, SceneObject
 
 CONTROL = re.compile(r"<\|\w{1,40}\|>")  # chat and vision tokens of the known families
-
-
-class BadRow(ValueError):
-    """Why a row cannot be used."""
 
 
 def parse(line: bytes) -> dict[str, Any]:
@@ -25,9 +22,9 @@ def parse(line: bytes) -> dict[str, Any]:
         data = json.loads(line.decode())
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise BadRow(f"not valid JSON ({error})") from None
+        raise BadRow("json", f"not valid JSON ({error})") from None
     if not isinstance(data, dict):
-        raise BadRow(f"a JSON object is needed, this is a {type(data).__name__}")
+        raise BadRow("json", f"a JSON object is needed, this is a {type(data).__name__}")
     return data
 
 
@@ -37,9 +34,9 @@ def text(data: dict[str, Any], *names: str) -> str:
     if isinstance(value, bool):
         value = "yes" if value else "no"
     if not isinstance(value, str | int | float) or not str(value).strip():
-        raise BadRow(f"{names[0]} is missing or empty")
+        raise BadRow("missing_field", f"{names[0]} is missing or empty")
     if control := CONTROL.search(str(value)):
-        raise BadRow(f"{names[0]} holds the control token {control[0]}")
+        raise BadRow("control_token", f"{names[0]} holds the control token {control[0]}")
     return str(value).strip()
 
 
@@ -55,7 +52,7 @@ def picture(path: Path) -> Image:
     try:
         return open_image(path)
     except ImageError as problem:
-        raise BadRow(f"image {path.name} {problem}") from None
+        raise BadRow("image_unreadable", f"image {path.name} {problem}") from None
 
 
 def scene_object(value: object, size: tuple[int, int] | None) -> SceneObject:
@@ -68,15 +65,18 @@ def scene_object(value: object, size: tuple[int, int] | None) -> SceneObject:
 def box(value: object, name: str, size: tuple[int, int] | None) -> Box:
     """Four numbers x, y, w, h inside a picture of ``size`` pixels (None: there is none)."""
     if size is None:
-        raise BadRow(f"{name} is given but there is no image")
+        raise BadRow("box_without_image", f"{name} is given but there is no image")
     numbers = value if isinstance(value, list) else []
+    beyond = f"{name} {str(value)[:80]} reaches outside the image of {size[0]}x{size[1]} pixels"
     if len(numbers) != 4 or any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
-        raise BadRow(f"{name} must be four numbers x, y, w, h, this is {str(value)[:80]}")
+        raise BadRow("box_malformed", f"{name} must be four numbers x, y, w, h, this is {str(value)[:80]}")
     if max(map(abs, numbers)) > max(size) + 1:  # also numbers too large for a float
-        raise BadRow(f"{name} {str(value)[:80]} reaches outside the image of {size[0]}x{size[1]} pixels")
+        raise BadRow(
+            "box_outside_image", f"{name} {str(value)[:80]} reaches outside the image of {size[0]}x{size[1]} pixels"
+        )
     found = Box(*map(float, numbers))
     if not (found.w > 0 and found.h > 0 and found.x >= 0 and found.y >= 0):
-        raise BadRow(f"{name} {value} needs x, y >= 0 and w, h > 0")
+        raise BadRow("box_malformed", f"{name} {value} needs x, y >= 0 and w, h > 0")
     if found.x + found.w > size[0] + 1 or found.y + found.h > size[1] + 1:
-        raise BadRow(f"{name} {value} reaches outside the image of {size[0]}x{size[1]} pixels")
+        raise BadRow("box_outside_image", beyond)
     return found

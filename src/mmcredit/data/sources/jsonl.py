@@ -13,16 +13,15 @@ compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`
 from __future__ import annotations
 
 import codecs
-import logging
-from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mmcredit.data.sources.fields import BadRow, box, listed, parse, picture, scene_object, text
+from mmcredit.data.gate import BadRow, Gate
+from mmcredit.data.sources.fields import box, listed, parse, picture, scene_object, text
 from mmcredit.functional import stable_seed
 from mmcredit.types import Sample, UserError
 
-log = logging.getLogger(__name__)
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
 NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution")  # become ``Sample.meta``, lists one entry a line
 PARTS = ("train", "val", "all")
@@ -52,15 +51,12 @@ class Jsonl:
     ) -> None:
         if path is None:
             raise UserError("data.path is not set: type data.path=/path/to/file.jsonl")
-        if on_bad_row not in ("raise", "skip"):
-            raise UserError(f"data.on_bad_row={on_bad_row!r} must be raise or skip")
         if part not in PARTS or not 0 <= val_share <= 1:
             raise UserError(f"data part {part!r} must be one of {', '.join(PARTS)}, data.val_share={val_share} in 0..1")
         self.path = Path(path).expanduser().resolve()
         if not self.path.is_file():
             raise UserError(f"data.path={path} does not exist or is not a file")
         self.root = Path(root).expanduser().resolve() if root else self.path.parent
-        self.skipped: Counter[str] = Counter()
         rows = self._read(on_bad_row)
         self.rows = [row for row in rows if part == "all" or self._part(row["id"], val_share) == part]
 
@@ -80,27 +76,18 @@ class Jsonl:
         return "val" if stable_seed(row_id, "split") % 10_000 < val_share * 10_000 else "train"
 
     def _read(self, on_bad_row: str) -> list[dict[str, Any]]:
-        rows, ids = [], set[str]()
-        for number, line in enumerate(self.path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines(), 1):
-            if not line.strip():
-                continue
-            try:
-                row = self._row(line, number)
-                if row["id"] in ids:
-                    raise BadRow(f"id {row['id']!r} is already used by an earlier line")
-            except BadRow as problem:
-                if on_bad_row == "raise":
-                    raise UserError(
-                        f"{self.path}:{number}: {problem} (data.on_bad_row=skip leaves such rows out)"
-                    ) from None
-                self.skipped[str(problem)] += 1
-                log.warning("%s:%d skipped: %s", self.path, number, problem)
-                continue
-            ids.add(row["id"])
-            rows.append(row)
-        if self.skipped:
-            log.warning("%s: %d rows kept, %d skipped", self.path, len(rows), self.skipped.total())
-        return rows
+        gate, ids = Gate(str(self.path), on_bad_row), set[str]()
+        self.report = gate.report
+        lines = self.path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
+        given = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+        return list(gate.admit((number, partial(self._new, line, number, ids)) for number, line in given))
+
+    def _new(self, line: bytes, number: int, ids: set[str]) -> dict[str, Any]:
+        row = self._row(line, number)
+        if row["id"] in ids:
+            raise BadRow("duplicate_id", f"id {row['id']!r} is already used by an earlier line")
+        ids.add(row["id"])
+        return row
 
     def _row(self, line: bytes, number: int) -> dict[str, Any]:
         """One checked row, images still closed."""
@@ -126,14 +113,14 @@ class Jsonl:
 
     def _inside(self, name: object) -> Path:
         if not isinstance(name, str) or not name:
-            raise BadRow(f"an image path must be a non-empty string, this is {name!r}")
+            raise BadRow("image_path", f"an image path must be a non-empty string, this is {name!r}")
         try:
             path = (self.path.parent / name).resolve()
             found = path.is_file()
         except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, a loop of links
-            raise BadRow(f"image {name[:80]!r} is no usable path ({type(error).__name__})") from None
+            raise BadRow("image_path", f"image {name[:80]!r} is no usable path ({type(error).__name__})") from None
         if not path.is_relative_to(self.root):
-            raise BadRow(f"image {name} lies outside the data folder (data.root)")
+            raise BadRow("image_outside_root", f"image {name} lies outside the data folder (data.root)")
         if not found:
-            raise BadRow(f"image {name} does not exist")
+            raise BadRow("image_missing", f"image {name} does not exist")
         return path

@@ -1,9 +1,9 @@
-"""Pictures of a corpus as RGB, or the reason why not.
+"""Pictures of a corpus as RGB, or the reason why not. Of animated files the first frame counts.
 
 Reasons: ``image_empty`` (no bytes), ``image_not_an_image`` (text, another format), ``image_truncated`` (cut short),
-``image_damaged``, ``image_unreadable`` (the system refuses), ``image_bomb`` (too many pixels), ``image_aspect`` (longer than the processors allow),
-``image_too_small`` (no pixel); of cells, ``image_path``, ``image_missing``, ``image_outside_root``, ``image_address``,
-``image_base64``. Of animated files the first frame counts.
+``image_damaged``, ``image_unreadable`` (the system refuses), ``image_bomb`` (too many pixels), ``image_aspect`` (longer
+than the processors allow), ``image_too_small`` (no pixel); of cells, ``image_path``, ``image_missing``,
+``image_outside_root``, ``image_address``, ``image_base64``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BACK = {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}  # the othe
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a file's header says: ``width`` x ``height`` pixels as stored, and the EXIF orientation, 1 (upright) to 8."""
+    """What a file's header says: pixels as stored, and the EXIF orientation, 1 (upright) to 8."""
 
     width: int
     height: int

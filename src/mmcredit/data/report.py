@@ -70,6 +70,7 @@ def _plain(text: str) -> str:
 
 def write(sets: Sets, folder: Path) -> None:
     """Both files, each complete or not there."""
+    folder.mkdir(parents=True, exist_ok=True)
     content = {"json": json.dumps(as_dict(sets), indent=2) + "\n", "md": as_markdown(sets)}
     for ending, text in content.items():
         partial = folder / f"data_report.{ending}.partial"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mmcredit.data.answers.nodes import Call, Name, Node, variables, walk
-from mmcredit.data.answers.structure import base_name
 from mmcredit.data.answers.values import Items, Matrix, Quantity, Ratio, Relation, Union, Value
 from mmcredit.reward.numbers import Finding, Numbers, right_if, shape
 from mmcredit.reward.verdict import Outcome
@@ -57,10 +56,11 @@ class Comparison:
             return self.equation(gold, answer)
         if isinstance(answer, Relation) and (finding := self.side_by_side(gold, answer))[0] is Outcome.RIGHT:
             return finding
-        return self.union(Union((gold,)), answer)
+        solved = not isinstance(_interval(gold)[1], Relation)
+        return self.union(Union((gold,)), answer) if solved else WRONG
 
     def equation(self, gold: Relation, answer: Value) -> Finding:
-        value = gold.terms[-1] if _is_label(gold.terms[0].node) else self.assigned(gold)
+        value = self.assigned(gold)
         if isinstance(answer, Quantity | Items):
             return WRONG if value is None else self.same(value, answer)
         if not isinstance(answer, Relation):
@@ -68,14 +68,11 @@ class Comparison:
         finding = self.side_by_side(gold, answer)
         if finding[0] is not Outcome.WRONG:
             return finding
-        ours, theirs = base_name(gold), base_name(answer)
-        if value is not None and ours and not variables(value.node):  # solved: it must be solved there, too
-            other = self.assigned(answer)
-            agree = other is not None and theirs in ("", ours) and Name(ours) not in walk(other.node)
-            named = _is_label(answer.terms[-1].node) and variables(answer.terms[-1].node) == {gold_name(gold)}
-            known = agree and (bool(theirs) or named)
-            return self.numbers.same(value, other) if known and other is not None else WRONG
-        return self.proportional(gold, answer)
+        label, other = _label(gold), self.assigned(answer)
+        if value is not None and other is not None and label == _label(answer):
+            return self.numbers.same(value, other)
+        solved = isinstance(label, Name) and value is not None and not variables(value.node)
+        return WRONG if solved else self.proportional(gold, answer)
 
     def side_by_side(self, gold: Relation, answer: Relation) -> Finding:
         """Term by term, also read from the right."""
@@ -182,10 +179,10 @@ class Comparison:
         return next((finding for finding in findings if finding[0] is not Outcome.RIGHT), findings[0])
 
 
-def gold_name(gold: Relation) -> str:
-    """The variable that a gold equation is solved for."""
-    node = gold.terms[0].node
-    return node.name if isinstance(node, Name) else ""
+def _label(relation: Relation) -> Node | None:
+    """What an equation gives the value of."""
+    ends = (relation.terms[0].node, relation.terms[-1].node)
+    return next((node for node in ends if _is_label(node)), None)
 
 
 def _is_label(node: Node) -> bool:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mmcredit.data.answers.forms import rational
 from mmcredit.data.answers.nodes import Name, Num, variables, walk
 from mmcredit.data.answers.numerals import in_words, numeral, plain_numerals
 from mmcredit.data.answers.quantities import plain_quantity
@@ -66,6 +67,18 @@ def read(text: str) -> Reading:
     return _option(cleaned) or _worded(cleaned) or _parts(cleaned) or _formula(cleaned)
 
 
+def same_key(answer: str) -> str:
+    """Equal for answers that say the same number, option or text; empty for what says nothing."""
+    found = read(answer)
+    if found.kind is Kind.UNPARSABLE:
+        return ""
+    if isinstance(value := found.value, Quantity) and not (value.unit or value.percent or found.letters):
+        number = rational(value.node)
+        if number is not None and number.numerator.bit_length() + number.denominator.bit_length() < 4096:
+            return str(number)
+    return found.letters[0].casefold() if found.letters and not found.rest else found.text.casefold()
+
+
 def without_lead(text: str) -> str:
     """Without *the answer is*, *option* and the like."""
     return _LEAD.sub("", text)
@@ -107,9 +120,11 @@ def _parts(text: str) -> Reading | None:
         if int(mark[1] or mark[2]) == wanted:
             kept.append(mark)
             wanted += 1
+    if len(kept) < 2:
+        return None
     ends = [mark.start() for mark in kept[1:]] + [len(text)]
     parts = tuple(text[m.end() : end].strip(" ,;.:") for m, end in zip(kept, ends, strict=True))
-    if len(parts) < 2 or not all(any(c.isalnum() for c in part) for part in parts):
+    if not all(any(c.isalnum() for c in part) for part in parts):
         return None
     return Reading(Kind.PARTS, text, parts=parts)
 

@@ -15,6 +15,7 @@ LONGEST = 512  # characters of a formula
 MOST_ITEMS, DEEPEST = 64, 8
 _UNION_LETTER = re.compile(r"(?<=[)\]])\s*(?:U|union)\s*(?=[(\[])")
 _MEMBER = re.compile(r"^[A-Za-z](?:\s*,\s*[A-Za-z])*\s*(?:\\in(?![A-Za-z])|in\b)\s*(?=[(\[{\\])")
+_LABEL = re.compile(r"^(?:the )?(?:[A-Za-z]+ ){0,4}[A-Za-z]{4,}(?:\s*[=:]\s*|\s+is\s+)(?=\S*\d)")  # Area = 12
 _OUTWARD = re.compile(r"^\](.+)([\]\[])$|^(\[.+)\[$")
 _ENVIRONMENT = r"\\begin\s*\{([pbBvV]?matrix|smallmatrix|array|cases|aligned)\}(?:\s*\{[clr|]*\})?(.*)\\end\s*\{\1\}"
 _MATRIX = re.compile(_ENVIRONMENT)
@@ -37,6 +38,7 @@ def structured(text: str) -> Value:
     """
     if len(text) > LONGEST:
         raise NoFormula("too long")
+    text = _LABEL.sub("", text)
     return _value(_MEMBER.sub("", _UNION_LETTER.sub(r"\\cup ", text)), 0)
 
 

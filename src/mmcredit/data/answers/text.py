@@ -113,7 +113,7 @@ def _bare(text: str) -> str:
         text = text.strip(" \t`").rstrip("., ;:")
         if len(text) > 4 and text[:2] == text[-2:] == "**":
             text = text[2:-2]
-    return text
+    return re.sub(r"(?<=[A-Za-z]{2})!+$", "", text)
 
 
 def unbox(text: str) -> str:

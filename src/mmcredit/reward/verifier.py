@@ -5,6 +5,7 @@ The door for other verifiers: anything with ``verify(gold, answer, choices)``.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -22,6 +23,8 @@ from mmcredit.reward.numbers import Finding, Numbers, right_if
 from mmcredit.reward.verdict import Outcome, Policy, Verdict
 from mmcredit.reward.workers import Workers
 
+log = logging.getLogger(__name__)
+MOST_PROOFS = 2**14  # kept
 SYMBOLIC = "mmcredit.reward.symbolic.equal"
 _ARTICLE = re.compile(r"^\W*(?:an?|the)\s+(?=\w\w)")
 _GAP = re.compile(r"(?<!\d)\s+|\s+(?!\d)")  # but not between digits
@@ -65,11 +68,16 @@ class AnswerVerifier:
 
     def verify(self, gold: str, answer: str, choices: Sequence[str] = ()) -> Verdict:
         """See ``Verifier``. A letter is right for the text of its option, and the text for the letter."""
-        wanted, given = read(unbox(gold)), read(answer)
-        if wanted.kind is Kind.UNPARSABLE:
-            return Verdict(Outcome.UNPARSABLE, wanted.kind, "gold")
-        outcome, stage = self._decide(wanted, given, tuple(choices))
-        return Verdict(outcome, wanted.kind, stage)
+        kind = Kind.UNPARSABLE
+        try:
+            wanted, given = read(unbox(gold)), read(answer)
+            if (kind := wanted.kind) is Kind.UNPARSABLE:
+                return Verdict(Outcome.UNPARSABLE, kind, "gold")
+            found = self._decide(wanted, given, tuple(choices))
+            return Verdict(found[0], kind, found[1])
+        except Exception as error:  # a run of days must not end over one answer
+            log.warning("gold %.80r, answer %.80r: %s", gold, answer, type(error).__name__)
+            return Verdict(Outcome.UNPARSABLE, kind, "error", type(error).__name__)
 
     def _decide(self, gold: Reading, answer: Reading, choices: tuple[str, ...]) -> Finding:
         if gold.text == answer.text:
@@ -162,8 +170,12 @@ class AnswerVerifier:
         found = self._proofs.get((gold, answer))
         if found is None:
             reply = self.workers.ask(packed(gold), packed(answer))
-            found = Outcome.TIMED_OUT if reply.failure else Outcome.RIGHT if reply.value else Outcome.WRONG
-            if len(self._proofs) >= 2**14:
+            if reply.failure:
+                found = Outcome.TIMED_OUT if reply.failure in ("timeout", "memory") else Outcome.UNPARSABLE
+                log.debug("symbolic comparison: %s", reply.failure)
+            else:
+                found = Outcome.RIGHT if reply.value else Outcome.WRONG
+            if len(self._proofs) >= MOST_PROOFS:
                 self._proofs.clear()
             self._proofs[gold, answer] = found
         return found

@@ -54,7 +54,7 @@ def _reply(function: Any, arguments: list[Any]) -> dict[str, Any]:
     except MemoryError:
         return {"value": None, "failure": "memory"}
     except Exception as error:
-        return {"value": None, "failure": f"error: {type(error).__name__}"}
+        return {"value": None, "failure": f"raised {type(error).__name__}"}
 
 
 if __name__ == "__main__":

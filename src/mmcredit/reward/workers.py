@@ -21,12 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 START_SECONDS = 60.0  # until a new worker must be ready, imports included
+GONE, RAISED = "the worker is gone", "raised "
 GRACE_SECONDS = 0.5  # between the end of a deadline and the worker's own timer
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``value`` is what the task returned; ``failure`` is empty, ``timeout``, ``memory`` or ``error: ...``."""
+    """``value`` is what the task returned; ``failure`` is empty, ``timeout``, ``memory``, ``raised <error>`` or why there
+    is no worker."""
 
     value: Any
     failure: str = ""
@@ -51,17 +53,17 @@ class _Worker:
     def ask(self, arguments: list[Any], seconds: float) -> Reply:
         """The task's reply, or why there is none."""
         if not self.ready and self._line(START_SECONDS) is None:
-            return Reply(None, "error: the worker did not start")
+            return Reply(None, "the worker did not start")
         self.ready = True
         request = json.dumps({"arguments": arguments, "seconds": seconds + GRACE_SECONDS}).encode() + b"\n"
         try:
             assert self.process.stdin is not None
             self.process.stdin.write(request)
         except OSError:
-            return Reply(None, "error: the worker is gone")
+            return Reply(None, GONE)
         line = self._line(seconds)
         if line is None:
-            return Reply(None, "timeout" if self.process.poll() is None else "error: the worker died")
+            return Reply(None, "timeout" if self.process.poll() is None else "the worker died")
         return Reply(**json.loads(line))
 
     def _line(self, seconds: float) -> bytes | None:
@@ -124,19 +126,23 @@ class Workers:
     def ask(self, *arguments: Any) -> Reply:
         """The task's value for these arguments, within the deadline. Never raises for what the task does."""
         with self.slots:
-            worker = self._take()
-            try:
-                reply = worker.ask(list(arguments), self.seconds)
-            except BaseException:  # Ctrl-C: the worker's answer belongs to nobody
-                self._drop(worker)
-                raise
-            if reply.failure:
-                self._drop(worker)
-            else:
-                with self.lock:
-                    self.busy.discard(worker)
-                    self.idle.append(worker)
-            return reply
+            reply = self._once(arguments)
+            return self._once(arguments) if reply.failure == GONE else reply  # it died while it was idle
+
+    def _once(self, arguments: tuple[Any, ...]) -> Reply:
+        worker = self._take()
+        try:
+            reply = worker.ask(list(arguments), self.seconds)
+        except BaseException:  # Ctrl-C: the worker's answer belongs to nobody
+            self._drop(worker)
+            raise
+        if not reply.failure or reply.failure.startswith(RAISED):
+            with self.lock:
+                self.busy.discard(worker)
+                self.idle.append(worker)
+        else:
+            self._drop(worker)
+        return reply
 
     def _take(self) -> _Worker:
         with self.lock:

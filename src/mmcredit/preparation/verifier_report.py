@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def run(
     ``disagreements.jsonl``; prints the table; returns the report.
 
     Args:
-        path: a JSON-lines file with ``gold`` (or ``answer``) and ``response``, and perhaps ``question`` and ``choices``.
+        path: a JSON-lines file with ``gold`` (or ``answer``), ``response``, and perhaps ``question`` and ``choices``.
         out: folder of the reports.
         verifiers: by name; the first is the one that the others are compared with.
         extract: finds the final answer of a response.
@@ -49,7 +50,7 @@ def run(
         raise UserError(f"{path} has no rows")
     with ThreadPoolExecutor(THREADS) as threads:
         for name, verifier in verifiers.items():
-            outcomes = threads.map(lambda row, v=verifier: _outcome(v, row), rows)
+            outcomes = threads.map(partial(_outcome, verifier), rows)
             for row, outcome in zip(rows, outcomes, strict=True):
                 row["outcomes"][name] = outcome
     report = summary(rows, list(verifiers))
@@ -60,7 +61,9 @@ def run(
     write_json(report, folder / "verifier_report.json")
     table = "\n".join(_table(report))
     markdown = folder / "verifier_report.md.new"
-    markdown.write_text("\n".join([f"# Verifiers on {Path(path).name}", "", table, *_listed(differing[:most])]), "utf-8")
+    markdown.write_text(
+        "\n".join([f"# Verifiers on {Path(path).name}", "", table, *_listed(differing[:most])]), "utf-8"
+    )
     markdown.replace(folder / "verifier_report.md")
     print(f"{table}\n\n{len(differing)} disagreements: {folder / 'disagreements.jsonl'}")
     return report
@@ -79,7 +82,7 @@ def _rows(path: Path, extract: Callable[[str], Span | None], on_bad_row: str) ->
                 "choices": options(sample), "outcomes": {}}  # fmt: skip
 
     lines = [(n, line) for n, line in enumerate(path.read_bytes().splitlines(), 1) if line.strip()]
-    return list(Gate(str(path), on_bad_row).admit((n, lambda n=n, line=line: made(n, line)) for n, line in lines))
+    return list(Gate(str(path), on_bad_row).admit((n, partial(made, n, line)) for n, line in lines))
 
 
 def _outcome(verifier: Verifier, row: Row) -> str:

@@ -31,8 +31,8 @@ class Extractor:
     """Finds the final answer: the last complete box, else what ``fallback`` finds.
 
     Args:
-        fallback: where there is no complete box: ``final_answer_line`` (the last ``Final answer:`` or ``Answer:`` line),
-            ``answer_tag`` (the last ``<answer>...</answer>``), ``last_number``, or ``off``: no box, no answer.
+        fallback: where there is no complete box: ``final_answer_line`` (the last line ``Final answer:`` or
+            ``Answer:``), ``answer_tag`` (the last ``<answer>...</answer>``), ``last_number``, ``off``.
         fbox: ``\\fbox{7}`` is a box, too.
         braceless: ``\\boxed 7`` is a box, too, where there is none with braces.
 

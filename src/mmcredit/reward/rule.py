@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from mmcredit.data.templates import Template
 from mmcredit.data.answers import Kind, options
+from mmcredit.data.templates import Template
 from mmcredit.reward.extract import Extractor
 from mmcredit.reward.verdict import Outcome, Verdict
 from mmcredit.reward.verifier import Verifier

@@ -15,25 +15,25 @@ _POINTS = ("0.731", "1.257", "-0.583", "2.611", "-1.739", "0.137", "-3.391", "4.
 
 
 def equal(gold: list[Any], answer: list[Any]) -> bool:
-    """Whether two packed trees (``nodes.packed``) have the same value wherever both are defined: expanded, they are the
-    same, or they agree in 40 digits at eight points (variables are real)."""
-    difference = _built(gold) - _built(answer)
-    if sympy.expand(difference) == 0:
-        return True
-    names = sorted(difference.free_symbols, key=str)
+    """Whether two packed trees (``nodes.packed``) have the same value wherever both are defined.
+
+    They agree in 28 digits at eight points (variables are real); where none is defined, they are equal when expanded.
+    """
+    sides = _built(gold), _built(answer)
+    names = sorted(sides[0].free_symbols | sides[1].free_symbols, key=str)
     compared = 0
     for i in range(len(_POINTS) if names else 1):
         point = {name: sympy.Rational(_POINTS[(i + 3 * j) % len(_POINTS)]) + j for j, name in enumerate(names)}
-        values = [side.subs(point).evalf(DIGITS, maxn=200) for side in (_built(gold), _built(answer))]
+        values = [side.subs(point).evalf(DIGITS, maxn=200) for side in sides]
         if not all(value.is_number and value.is_finite for value in values):
             continue
         imaginary = _imaginary(values)
-        if imaginary and names and not difference.has(sympy.I):
+        if imaginary and names and not any(side.has(sympy.I) for side in sides):
             continue
         compared += 1
         if abs(values[0] - values[1]) > sympy.Float(10) ** -(DIGITS - 12) * max(1, abs(values[0])):
             return False
-    return compared > 0
+    return compared > 0 or sympy.expand(sides[0] - sides[1]) == 0
 
 
 def _imaginary(values: list[Any]) -> bool:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from fractions import Fraction
-from functools import lru_cache
 from typing import Protocol
 
 from mmcredit.data.answers import Kind, Reading, read, unbox
 from mmcredit.data.answers.choices import LETTERS
 from mmcredit.data.answers.nodes import Node, Num, packed
-from mmcredit.data.answers.numerals import decimal_comma, in_words
+from mmcredit.data.answers.numerals import decimal_comma
 from mmcredit.data.answers.quantities import single_letter_unit
 from mmcredit.data.answers.values import Items, Quantity
+from mmcredit.data.answers.words import option_letters, words
 from mmcredit.reward.compare import Comparison
 from mmcredit.reward.numbers import Finding, Numbers, right_if
 from mmcredit.reward.verdict import Outcome, Policy, Verdict
@@ -26,7 +25,7 @@ from mmcredit.reward.workers import Workers
 log = logging.getLogger(__name__)
 MOST_PROOFS = 2**14  # kept
 SYMBOLIC = "mmcredit.reward.symbolic.equal"
-_ARTICLE = re.compile(r"^\W*(?:an?|the)\s+(?=\w\w)")
+_DASHED = re.compile(r"([A-J]) - (?![A-J]\b).+")
 _GAP = re.compile(r"(?<!\d)\s+|\s+(?!\d)")  # but not between digits
 _SEPARATORS = re.compile(r"[;,\n]")
 _YES_NO = re.compile(r"(yes|no)\b\W*(?![\w])|(yes|no)\s*[,.;:!-]", re.IGNORECASE)
@@ -106,6 +105,8 @@ class AnswerVerifier:
             return right_if(answer.letters == gold.letters and not contradicted, "letter")
         if gold.rest and self._is(gold.rest, answer.text):
             return Outcome.RIGHT, "choice"
+        if dashed := _DASHED.fullmatch(answer.text):
+            return right_if(dashed[1] == gold.letters[0], "letter")
         if choices:
             return right_if(matching == [place], "choice")
         return Outcome.UNPARSABLE if answer.kind is Kind.TEXT else Outcome.WRONG, "letter"
@@ -118,7 +119,7 @@ class AnswerVerifier:
         if gold.text == answer.text:
             return Outcome.RIGHT, "written"
         if gold.kind is Kind.LETTERS or answer.kind is Kind.LETTERS:
-            return right_if(_letters(gold) == _letters(answer) != "", "letter")
+            return right_if(option_letters(gold) == option_letters(answer) != "", "letter")
         if gold.kind is Kind.YES_NO:
             return self._yes_no(gold, answer)
         if gold.kind is Kind.PARTS:
@@ -160,7 +161,9 @@ class AnswerVerifier:
 
     def _written(self, gold: Reading, answer: Reading) -> Finding:
         """As words, or sign by sign."""
-        if gold.kind is Kind.TEXT:
+        if gold.kind is Kind.TEXT or (gold.kind is Kind.NUMBER and answer.kind is Kind.TEXT):  # three dogs, 3 dogs
+            if gold.kind is Kind.NUMBER and words(gold.text) != words(answer.text):
+                return Outcome.UNPARSABLE, "words"
             return right_if(bool(words(gold.text)) and words(gold.text) == words(answer.text), "words")
         if _GAP.sub("", gold.text.casefold()) == _GAP.sub("", answer.text.casefold()):
             return Outcome.RIGHT, "written"
@@ -179,22 +182,3 @@ class AnswerVerifier:
                 self._proofs.clear()
             self._proofs[gold, answer] = found
         return found
-
-
-def _letters(reading: Reading) -> str:
-    """Option letters in alphabetical order: ``A, C``, ``ac``, ``A and C``; empty for anything else."""
-    found = "".join(re.findall(r"[A-Za-z]+", re.sub(r"\band\b", "", reading.text, flags=re.IGNORECASE))).upper()
-    plain = not re.search(r"[^A-Za-z\s,;&/().]", reading.text)
-    single = all(len(word) == 1 for word in re.findall(r"[A-Za-z]+", reading.text) if word != "and")
-    compact = re.fullmatch(r"[A-J]{2,10}|[a-j]{2,10}", reading.text) and [*found] == sorted(found)
-    valid = set(found) <= set(LETTERS) and len(set(found)) == len(found)
-    return "".join(sorted(found)) if plain and valid and (single or compact) else ""
-
-
-@lru_cache(maxsize=2**14)
-def words(text: str) -> list[str]:
-    """Words without case, punctuation and a leading article (``a, b`` are options), numbers in digits; a number keeps
-    its minus sign."""
-    found = re.findall(r"(?<!\w)-(?=[\d.\\])|\w+", _ARTICLE.sub("", text.casefold()))
-    numbers = [in_words(word) for word in found]
-    return [str(n) if isinstance(n, Fraction) else word for n, word in zip(numbers, found, strict=True)]

@@ -9,7 +9,8 @@ import resource
 import select
 import signal
 import sys
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import Any
 
 POLL_SECONDS = 1.0  # between two looks at whether the parent still lives
 
@@ -25,7 +26,7 @@ def main(task: str, memory_mb: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     replies.write(b"ready\n")
-    for line in _lines(sys.stdin.buffer.raw, parent):  # type: ignore[attr-defined]
+    for line in _lines(sys.stdin.fileno(), parent):
         request = json.loads(line)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel ends the process, whatever it computes
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
@@ -34,12 +35,12 @@ def main(task: str, memory_mb: int) -> None:
         replies.write(json.dumps(reply).encode() + b"\n")
 
 
-def _lines(stream: BinaryIO, parent: int) -> Any:
+def _lines(stream: int, parent: int) -> Iterator[bytes]:
     buffer = b""
     while os.getppid() == parent:
         if not select.select([stream], [], [], POLL_SECONDS)[0]:
             continue
-        chunk = os.read(stream.fileno(), 65536)
+        chunk = os.read(stream, 65536)
         if not chunk:
             return
         buffer += chunk

@@ -2,8 +2,8 @@
 
 A worker is a new interpreter (nothing is forked, no main module is imported again): it may be started from any thread,
 from a data-loader worker and after a fork. Requests and answers are lines of JSON. A worker that misses its deadline is
-killed and replaced; it also ends itself when its deadline passes (a timer of the kernel), when its input closes and when
-its parent is gone, so that none outlives the run.
+killed and replaced. It also ends itself when its deadline passes (a timer of the kernel), its input closes or its
+parent is gone, so that none outlives the run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ GRACE_SECONDS = 0.5  # between the end of a deadline and the worker's own timer
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``value`` is what the task returned; ``failure`` is empty, ``timeout``, ``memory``, ``raised <error>`` or why there
-    is no worker."""
+    """What the task returned, or ``failure``: ``timeout``, ``memory``, ``raised <error>``, or why no worker."""
 
     value: Any
     failure: str = ""

@@ -76,11 +76,27 @@ def test_in_words(text: str, value: Fraction | None) -> None:
 
 
 def test_every_number_below_a_thousand_in_words() -> None:
-    ones = (
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
-    )
+    ones = [
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+    ]
     ones += ["seventeen", "eighteen", "nineteen"]
-    tens = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+    tens = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
     def say(n: int) -> str:
         if n < 20:

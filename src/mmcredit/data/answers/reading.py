@@ -15,13 +15,13 @@ from mmcredit.data.answers.text import clean, unbox
 from mmcredit.data.answers.tokens import NoFormula
 from mmcredit.data.answers.values import Items, Kind, Matrix, Quantity, Ratio, Relation, Union, Value
 
-_NOTHING = {"nan", "none", "null", "n/a", "undefined", "inf", "+inf", "-inf", "[]", "{}", "()", "?"}
+_NOTHING = {"nan", "none", "null", "n/a", "inf", "+inf", "-inf", "[]", "{}", "()", "?"}
 _LEAD = re.compile(r"^(?:the )?(?:(?:final |correct )?(?:answer|option|choice))(?: is)?\s*:?\s+(?=\S)", re.IGNORECASE)
 _LETTER = re.compile(r"[(\[<]?\s*([A-Ja-j])\s*(?:[)\]>](.*)|[.:](\s.*)?|)", re.DOTALL)
 _GLUED_LETTER = re.compile(r"([A-J])[.:](\S.*)", re.DOTALL)
 _ANOTHER = re.compile(r"(?:^|\W)(?:\(?[A-Ja-j]\)|[A-J][.:](?!\w)|(?:or|and|,|/|&)\s*\(?[A-J](?!\w))|^\W*[A-Ja-j]\W*$")
 _LETTERS = re.compile(r"\(?([A-J])\)?(?:\s*(?:,|;|&|/|\band\b|\s)\s*\(?([A-J])\)?)+")
-_WORDS = re.compile(r"[^\W\d_]+(?:(?:[\s'-]|, )+[^\W\d_]+)*")
+_WORDS = re.compile(r"(?=.*[^\W\d_]{2})[^\W\d_]+(?:(?:[\s'-]|, )+[^\W\d_]+)*")
 _MATHS = re.compile(r"[\\^_=<>+*/|()\[\]{}]")
 _LATEX = re.compile(r"\\[A-Za-z]|[\^_]\{")
 _FORMULA_WORDS = {"pi", "infinity", "-infinity"}

@@ -24,7 +24,13 @@ from mmcredit.functional import stable_seed
 from mmcredit.types import Sample, UserError
 
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
-NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution", "choices")  # become ``Sample.meta``, lists one entry a line
+NOTES = (
+    "reference",
+    "pseudo_ground_truth",
+    "key_facts",
+    "solution",
+    "choices",
+)  # become ``Sample.meta``, lists one entry a line
 PARTS = ("train", "val", "all")
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from mmcredit.data.answers.cursor import Cursor
 from mmcredit.data.answers.nodes import Call, Name, Node, Num
 from mmcredit.data.answers.tokens import NoFormula, Token
 
-DEEPEST = 48  # nested groups, powers, signs
 _INFIX = {"+": ("add", 10), "-": ("sub", 10), "pm": ("pm", 10), "*": ("mul", 20), "/": ("div", 20), ":": ("div", 20)}
 _POWER, _PRODUCT, _SIGN = 40, 20, 19
 _POSTFIX = {"!": "factorial", "%": "percent", "°": "degree"}
 _STARTS = {"number", "name", "function", "(", "{", "[", "frac", "sqrt", "binom", "oo", "|"}
 _SIGNS, _FRACTIONS, _ZERO = ("+", "-", "pm"), {"frac": "div", "binom": "binomial"}, Num(Fraction(0))
 _CLOSING = {"(": ")", "{": "}", "[": "]", "|": "|"}
-_END = Token("end of text", "", 0, 0)
 
 
 def expression(tokens: Sequence[Token]) -> Node:
@@ -31,26 +30,10 @@ def expression(tokens: Sequence[Token]) -> Node:
     return node
 
 
-class _Parser:
+class _Parser(Cursor):
     """Binding powers: sums 10, products (also without a sign) 20, powers 40."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self.tokens, self.at, self.depth, self.bars = tokens, 0, 0, 0
-
-    def peek(self) -> Token:
-        return self.tokens[self.at] if self.at < len(self.tokens) else _END
-
-    def take(self, kind: str = "") -> Token:
-        token = self.peek()
-        if token is _END or (kind and token.kind != kind):
-            raise NoFormula(f"{kind or 'more'} is missing")
-        self.at += 1
-        return token
-
-    def deeper(self) -> None:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise NoFormula("nested too deeply")
+    bars = 0  # of an absolute value that is open
 
     def parse(self, least: int) -> Node:
         self.deeper()

@@ -56,7 +56,8 @@ def as_markdown(sets: Sets) -> str:
     lines = ["# Data", "", as_table(sets)]
     for name, found in as_dict(sets).items():
         lines += ["", f"## {name}", "", f"Source: {_plain(found['source'])}"]
-        lines += ["", *(f"* {field}: column {_plain(column)}" for field, column in found["columns"].items())]
+        if found["columns"]:
+            lines += ["", *(f"* {field}: column {_plain(column)}" for field, column in found["columns"].items())]
         for reason, places in found["examples"].items():
             lines += ["", f"Dropped, {reason} ({found['dropped'].get(reason, 0):,}):", ""]
             lines += [f"* {_plain(place)}" for place in places]

@@ -95,12 +95,10 @@ class VLLMEngine:
 
 
 def named_weights(policy: VisionLanguageModel) -> Iterator[tuple[str, Tensor]]:
-    """Weights one after another under the names of the checkpoint; tied ones once."""
-    seen = set()
-    for name, weight in policy.hf.state_dict(keep_vars=True).items():
-        if id(weight) not in seen:
-            seen.add(id(weight))
-            yield name, weight.detach()
+    """Weights one after another under the names of the checkpoint. Tied ones come under both names: vLLM's CPU build
+    keeps a repacked copy of the head, which would stay behind. No weight is copied."""
+    for name, weight in policy.hf.state_dict().items():
+        yield name, weight.detach()
 
 
 def one_placeholder_a_picture(ids: Sequence[int], image: int) -> list[int]:

@@ -1,0 +1,208 @@
+"""Graders: from a response to a grade. The right ones; those of the official kits are in ``evaluation.kits``.
+
+Every answer is looked for in the same order: the last ``\\boxed{}``, the last ``Final answer:`` line, a sentence that
+names it (``the answer is B``), then the response as a whole, and only if it leaves no doubt.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from mmcredit.evaluation.table import Grade, Question
+from mmcredit.reward.extract import final_answer
+from mmcredit.reward.verifier import Verifier, as_number, normalise
+
+_SAID = re.compile(r"(?:answer|option|choice)\s*(?:is|are|:|=)?\s*\**\s*\(?([A-Z])\b\)?(?!['’\w])")
+_NAMED = re.compile(r"answer\s+(?:is|=)\s*:?\s*([^\n]+)", re.IGNORECASE)
+_LEAD = re.compile(r"[\s*(\[]*([A-Za-z])[\s*)\]]*(?:[.:)](?:\s.*)?)?", re.DOTALL)
+_LETTERS = re.compile(r"[A-Z](?:\s*(?:,|and|&|;|\s)\s*[A-Z])*|[A-Z]{1,10}")
+_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:\s*/\s*\d+)?")
+_WORD = re.compile(r"[a-z]+", re.IGNORECASE)
+_THINKING = re.compile(r"^.*</think>", re.DOTALL)
+COUNTED = {  # number words beyond the verifier's
+    "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19,
+    "twenty": 20,
+}  # fmt: skip
+
+
+class Grader(Protocol):
+    """Reads a response."""
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        """The grade. Never raises because of what a model said."""
+
+
+def options_of(question: Question) -> dict[str, str]:
+    """Letter -> text of the options, A without a gap."""
+    found = {}
+    for letter in string.ascii_uppercase:
+        if not question.meta.get(letter, "").strip():
+            break
+        found[letter] = question.meta[letter].strip()
+    return found
+
+
+def said(response: str) -> str | None:
+    """The part of a response that is given as the answer: box, or final-answer line."""
+    span = final_answer(response)
+    return response[slice(*span)] if span else None
+
+
+def conclusion(response: str) -> str:
+    """What follows the thinking."""
+    return _THINKING.sub("", response).strip()
+
+
+@dataclass(frozen=True)
+class Free:
+    """An answer of any kind, compared by the verifier.
+
+    Args:
+        verifier: compares.
+        whole: a response that is one line of at most 60 characters is its own answer.
+    """
+
+    verifier: Verifier
+    whole: bool = True
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        text, rest = said(response), conclusion(response)
+        if text is None and (named := _NAMED.findall(rest)):
+            text = named[-1].strip(" .*$")
+        if text is None and self.whole and rest and "\n" not in rest and len(rest) <= 60:
+            text = rest
+        return Grade(text is not None and self.verifier.matches(question.answer, text), text)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One option: its letter or its text.
+
+    Args:
+        gold: column with the right letter (or text); null: the answer.
+        letters: the options there may be where a question lists none.
+    """
+
+    gold: str | None = None
+    letters: str = "ABCDEFGHIJ"
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        options = options_of(question)
+        right = self._letter(question.meta.get(self.gold, "") if self.gold else question.answer, options)
+        given = self._read(response, options)
+        return Grade(right is not None and given == right, given)
+
+    def _read(self, response: str, options: Mapping[str, str]) -> str | None:
+        if (text := said(response)) is not None:
+            return self._letter(text, options)
+        rest = conclusion(response)
+        if (letters := _SAID.findall(rest)) and letters[-1] in (options or self.letters):
+            return letters[-1]
+        if named := _NAMED.findall(rest):
+            return self._letter(named[-1].strip(" .*"), options)
+        return self._letter(rest, options) if len(rest) <= 200 else None
+
+    def _letter(self, text: str, options: Mapping[str, str]) -> str | None:
+        """The option that a short text is: ``B``, ``(b)``, ``B. left``, ``left``."""
+        wanted = normalise(text)
+        same = [letter for letter, option in options.items() if normalise(option) == wanted]
+        if len(same) == 1:
+            return same[0]
+        found = _LEAD.fullmatch(wanted)
+        letter = found[1].upper() if found else ""
+        return letter if letter and letter in (options or self.letters) else None
+
+
+@dataclass(frozen=True)
+class Letters:
+    """A set of options (LogicVista: ``A, D``); all and only the right ones."""
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        right, rest = _set(question.answer), conclusion(response)
+        text = said(response)
+        if text is None and (named := _NAMED.findall(rest)):
+            text = named[-1].strip(" .*")
+        given = _set(rest if text is None else text)
+        return Grade(bool(given) and given == right, ", ".join(sorted(given)) or None)
+
+
+def _set(text: str) -> set[str]:
+    bare = re.sub(r"\\text(?:bf)?|[(){}\[\]*$.]", " ", text).strip()
+    bare = bare.upper() if len(bare) == 1 else bare
+    return set(re.findall("[A-Z]", bare)) if _LETTERS.fullmatch(bare) and " AND " not in f" {bare} " else set()
+
+
+@dataclass(frozen=True)
+class YesNo:
+    """Yes or no, said in the answer, as the first word, or as the only one of the two."""
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        text = said(response)
+        words = [w.casefold() for w in _WORD.findall(conclusion(response) if text is None else text)]
+        present = [w for w in ("yes", "no") if w in words]
+        given = words[0] if words and words[0] in present else present[0] if len(present) == 1 else None
+        return Grade(given is not None and given == normalise(question.answer), given)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number: in the answer, or the last one of the response; thousands, simple fractions and words are read.
+
+    Args:
+        tolerance: largest difference that is right.
+        gold: column with the right number; null: the answer.
+    """
+
+    tolerance: float = 0.0
+    gold: str | None = None
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        right = number(question.meta.get(self.gold, "") if self.gold else question.answer)
+        text = said(response)
+        given = number(conclusion(response) if text is None else text)
+        near = right is not None and given is not None and abs(given - right) <= Fraction(str(self.tolerance))
+        return Grade(near, None if given is None else str(given))
+
+
+def number(text: str) -> Fraction | None:
+    """The last number of a text."""
+    words = [(m.start(), COUNTED.get(m[0].casefold(), as_number(m[0].casefold()))) for m in _WORD.finditer(text)]
+    digits = [(m.start(), as_number(m[0].replace("−", "-").replace(" ", "").replace(",", "")))
+              for m in _NUMBER.finditer(text) if m[0]]  # fmt: skip
+    found = [(place, value) for place, value in [*words, *digits] if value is not None]
+    return Fraction(max(found)[1]) if found else None
+
+
+@dataclass(frozen=True)
+class ByField:
+    """Another grader by the value of a column.
+
+    Args:
+        column: which.
+        graders: value -> grader.
+        otherwise: for other values.
+    """
+
+    column: str
+    graders: Mapping[str, Grader]
+    otherwise: Grader
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        grader = self.graders.get(question.meta.get(self.column, ""), self.otherwise)
+        return grader(question, response)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """One grader for questions with options, another for those without."""
+
+    choice: Grader
+    free: Grader
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        return (self.choice if options_of(question) else self.free)(question, response)

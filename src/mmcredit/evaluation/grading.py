@@ -21,7 +21,7 @@ _SAID = re.compile(r"(?:answer|option|choice)\s*(?:is|are|:|=)?\s*\**\s*\(?([A-Z
 _NAMED = re.compile(r"answer\s+(?:is|=)\s*:?\s*([^\n]+)", re.IGNORECASE)
 _LEAD = re.compile(r"[\s*(\[]*([A-Za-z])[\s*)\]]*(?:[.:)](?:\s.*)?)?", re.DOTALL)
 _LETTERS = re.compile(r"[A-Z](?:\s*(?:,|and|&|;|\s)\s*[A-Z])*|[A-Z]{1,10}")
-_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:\s*/\s*\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3}){1,6}|\d{1,18})?(?:\.\d{1,18})?(?!\d)(?:\s*/\s*\d{1,18})?")
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 _THINKING = re.compile(r"^.*</think>", re.DOTALL)
 COUNTED = {  # number words beyond the verifier's
@@ -170,12 +170,12 @@ class Number:
 
 
 def number(text: str) -> Fraction | None:
-    """The last number of a text."""
-    words = [(m.start(), COUNTED.get(m[0].casefold(), as_number(m[0].casefold()))) for m in _WORD.finditer(text)]
-    digits = [(m.start(), as_number(m[0].replace("−", "-").replace(" ", "").replace(",", "")))
-              for m in _NUMBER.finditer(text) if m[0]]  # fmt: skip
-    found = [(place, value) for place, value in [*words, *digits] if value is not None]
-    return Fraction(max(found)[1]) if found else None
+    """The last number of a text; a number word counts where there are no digits."""
+    plain = text.replace("{,}", ",")
+    digits = [as_number(m[0].replace("−", "-").replace(" ", "").replace(",", "")) for m in _NUMBER.finditer(plain)]
+    words = [COUNTED.get(word.casefold(), as_number(word.casefold())) for word in _WORD.findall(plain)]
+    found = [v for v in digits if v is not None] or [v for v in words if v is not None]
+    return Fraction(found[-1]) if found else None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,31 @@
+"""Sources made of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mmcredit.data.datamodule import Source
+from mmcredit.types import Sample
+
+
+class Together:
+    """Several sources one after another; a sample's ``meta["split"]`` says which one it is of.
+
+    Args:
+        parts: name -> source.
+    """
+
+    def __init__(self, parts: Mapping[str, Source]) -> None:
+        self.parts = dict(parts)
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts.values())
+
+    def __getitem__(self, index: int) -> Sample:
+        for name, part in self.parts.items():
+            if index < len(part):
+                sample = part[index]
+                return replace(sample, meta={**sample.meta, "split": name})
+            index -= len(part)
+        raise IndexError(index)

@@ -6,6 +6,7 @@ names it (``the answer is B``), then the response as a whole, and only if it lea
 
 from __future__ import annotations
 
+import itertools
 import re
 import string
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ _LEAD = re.compile(r"[\s*(\[]*([A-Za-z])[\s*)\]]*(?:[.:)](?:\s.*)?)?", re.DOTALL
 _LETTERS = re.compile(r"[A-Z](?:\s*(?:,|and|&|;|\s)\s*[A-Z])*|[A-Z]{1,10}")
 _NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3}){1,6}|\d{1,18})?(?:\.\d{1,18})?(?!\d)(?:\s*/\s*\d{1,18})?")
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
+_DIGITS = re.compile(r"\d{1,9}")
+_QUOTED = re.compile(r"[{\"'`](\w)[}\"'`]")
 _THINKING = re.compile(r"^.*</think>", re.DOTALL)
 COUNTED = {  # number words beyond the verifier's
     "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19,
@@ -38,13 +41,10 @@ class Grader(Protocol):
 
 
 def options_of(question: Question) -> dict[str, str]:
-    """Letter -> text of the options, A without a gap."""
-    found = {}
-    for letter in string.ascii_uppercase:
-        if not question.meta.get(letter, "").strip():
-            break
-        found[letter] = question.meta[letter].strip()
-    return found
+    """Letter -> text of the options: columns A, B, ... up to the first that is not there, or ``choices``, one a line."""
+    columns = itertools.takewhile(str.strip, (question.meta.get(letter, "") for letter in string.ascii_uppercase))
+    texts = list(columns) or question.meta.get("choices", "").split("\n")
+    return {letter: text.strip() for letter, text in zip(string.ascii_uppercase, texts, strict=False) if text.strip()}
 
 
 def said(response: str) -> str | None:
@@ -176,6 +176,38 @@ def number(text: str) -> Fraction | None:
     words = [COUNTED.get(word.casefold(), as_number(word.casefold())) for word in _WORD.findall(plain)]
     found = [v for v in digits if v is not None] or [v for v in words if v is not None]
     return Fraction(found[-1]) if found else None
+
+
+@dataclass(frozen=True)
+class RowsColumns:
+    """Two counts, named (``4 rows and 5 columns``, ``columns={5} rows={4}``) or else rows first (``(4, 5)``)."""
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        text = said(response)
+        text = conclusion(response) if text is None else text
+        named = [_count(text, name) for name in ("row", "column")]
+        found = named if None not in named else _DIGITS.findall(text)[-2:]
+        right = _DIGITS.findall(question.answer)
+        given = [int(n) for n in found if n is not None]
+        return Grade(len(given) == 2 and given == [int(n) for n in right], ", ".join(map(str, given)) or None)
+
+
+def _count(text: str, name: str) -> str | None:
+    """The number that stands closest to a name, after it (``rows={4}``) or before it (``4 rows``); of several the last."""
+    found = re.findall(rf"{name}s?\W{{0,4}}(?:is|are)?\W{{0,4}}(\d{{1,9}})|(\d{{1,9}})\W{{0,3}}{name}", text, re.IGNORECASE)
+    return next(filter(None, found[-1])) if found else None
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One character (VLMsAreBlind's circled letter), also in braces or quotes; case counts for nothing."""
+
+    def __call__(self, question: Question, response: str) -> Grade:
+        text, rest = said(response), conclusion(response)
+        found = [text] if text is not None else _QUOTED.findall(rest) or [rest]
+        given = found[-1].strip(" {}\"'`*.").casefold()
+        given = given if len(given) == 1 else ""
+        return Grade(bool(given) and given == question.answer.strip().casefold(), given or None)
 
 
 @dataclass(frozen=True)

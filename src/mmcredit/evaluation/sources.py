@@ -10,7 +10,8 @@ from mmcredit.types import Sample
 
 
 class Together:
-    """Several sources one after another; a sample's ``meta["split"]`` says which one it is of.
+    """Several sources one after another. ``meta["split"]`` says which one a sample is of, its id begins with that, and
+    ``meta["index"]`` is the id there.
 
     Args:
         parts: name -> source.
@@ -26,6 +27,6 @@ class Together:
         for name, part in self.parts.items():
             if index < len(part):
                 sample = part[index]
-                return replace(sample, meta={**sample.meta, "split": name})
+                return replace(sample, id=f"{name}/{sample.id}", meta={"index": sample.id, **sample.meta, "split": name})
             index -= len(part)
         raise IndexError(index)

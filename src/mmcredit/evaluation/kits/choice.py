@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mmcredit.evaluation.grading import Grader, options_of
+from mmcredit.evaluation.grading import options_of
 from mmcredit.evaluation.table import Grade, Question
 
 _REFUSALS = (
@@ -113,13 +113,3 @@ class KitLetters:
         given = "".join(sorted(response.lower()))
         return Grade(given == right, given)
 
-
-@dataclass(frozen=True)
-class KitMixed:
-    """One rule for questions with options, another for those without."""
-
-    choice: Grader
-    free: Grader
-
-    def __call__(self, question: Question, response: str) -> Grade:
-        return (self.choice if options_of(question) else self.free)(question, response)

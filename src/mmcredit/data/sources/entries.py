@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mmcredit.data.gate import BadRow, Gate
-from mmcredit.types import Box, UserError
+from mmcredit.types import UserError
 
 Roles = Mapping[str, tuple[str, ...]]  # field -> names of its column, the preferred one first
 
@@ -34,7 +34,7 @@ class Entry:
     answer: str
     images: tuple[Any, ...] = ()
     family: str = ""
-    boxes: Mapping[str, Box] = field(default_factory=dict)  # fields of ``Sample``, on the first picture
+    boxes: Mapping[str, Any] = field(default_factory=dict)  # ``Box`` fields of ``Sample``, on the first picture
     meta: Mapping[str, str | None] = field(default_factory=dict)  # None: absent
 
 

@@ -138,7 +138,7 @@ class FineVision(Table):
         for turn in range(self.turns(row)):
             try:
                 cells = self._made(row, turn, name)[1]
-                data = [self.pictures.bytes(cell) for cell in cells if self.pictures.size(cell)]
+                data = [self.pictures.encoded(cell) for cell in cells if self.pictures.size(cell)]
             except BadRow as found:
                 problem = found
             else:

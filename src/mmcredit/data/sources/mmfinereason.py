@@ -15,7 +15,7 @@ from mmcredit.data.sources.table import Table
 
 
 class MMFineReason(Table):
-    """See ``Table``; ``meta``: the conclusion as ``solution``, the caption as ``pseudo_ground_truth``, ``pass_rate``."""
+    """See ``Table``; ``meta``: conclusion (``solution``), caption (``pseudo_ground_truth``), ``pass_rate``."""
 
     roles = {
         "images": ("image", "images"),

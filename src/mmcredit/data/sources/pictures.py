@@ -34,7 +34,7 @@ class Pictures:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": (0, [])}
 
-    def bytes(self, cell: object) -> bytes:
+    def encoded(self, cell: object) -> bytes:
         """The encoded picture.
 
         Raises:
@@ -60,13 +60,14 @@ class Pictures:
         Raises:
             BadRow: not a whole, usable picture.
         """
-        data = self.bytes(cell)
+        data = self.encoded(cell)
         try:
             with Image.open(BytesIO(data)) as picture:
                 width, height = picture.size
-                if picture.getexif().get(0x0112) in _TURNED:
+                if not (whole := _whole(picture, data)):
+                    pass
+                elif picture.format == "JPEG" and picture.getexif().get(0x0112) in _TURNED:
                     width, height = height, width
-                whole = _whole(picture, data)
         except UNREADABLE as error:
             raise BadRow("image_unreadable", f"the picture cannot be read ({type(error).__name__})") from None
         if not whole:
@@ -81,7 +82,7 @@ class Pictures:
         Raises:
             BadRow: not a usable picture.
         """
-        return _decoded(self.bytes(cell))
+        return _decoded(self.encoded(cell))
 
     def _file(self, name: str) -> bytes:
         try:
@@ -124,7 +125,8 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes | None:
 
 
 def _whole(picture: Image.Image, data: bytes) -> bool:
-    if picture.format == "PNG":
+    """Whether that can be told without decoding: of PNG by its checksums, of JPEG by its end."""
+    if picture.format == "PNG" and b"eXIf" not in data:
         picture.verify()
         return True
     return picture.format == "JPEG" and data.rstrip(b"\0\r\n").endswith(b"\xff\xd9")

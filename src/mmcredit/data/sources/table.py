@@ -174,7 +174,7 @@ class Table:
         return index, turn, f"{name}@{index}"
 
     def _bytes(self, cells: Sequence[Any]) -> list[bytes]:
-        return [self.pictures.bytes(cell) for cell in cells]
+        return [self.pictures.encoded(cell) for cell in cells]
 
     def _made(self, row: Row, turn: int, name: str) -> tuple[Sample, tuple[Any, ...]]:
         """The sample without pictures, and their cells."""

@@ -194,7 +194,7 @@ class RowsColumns:
 
 def _count(text: str, name: str) -> str | None:
     """The number that stands closest to a name, after it (``rows={4}``) or before it (``4 rows``); of several the last."""
-    found = re.findall(rf"{name}s?\W{{0,4}}(?:is|are)?\W{{0,4}}(\d{{1,9}})|(\d{{1,9}})\W{{0,3}}{name}", text, re.IGNORECASE)
+    found = re.findall(rf"{name}s?[\s=:({{]{{0,4}}(\d{{1,9}})|(\d{{1,9}})\s{{1,3}}{name}", text, re.IGNORECASE)
     return next(filter(None, found[-1])) if found else None
 
 

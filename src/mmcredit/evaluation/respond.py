@@ -8,11 +8,12 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from mmcredit.data.encode import Encoder
+from mmcredit.data.gate import BadRow
 from mmcredit.data.templates import Template
 from mmcredit.evaluation.files import Prediction
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.rollout.text import decode_with_spans
-from mmcredit.types import Prompts, Sample
+from mmcredit.types import Prompts, Sample, UserError
 
 
 class Engine(Protocol):
@@ -41,8 +42,15 @@ class Responder:
 
         Args:
             step: another step, other draws.
+
+        Raises:
+            UserError: a question that cannot be encoded.
         """
-        sampled = self.engine.generate(self.policy, self.encoder(samples), step)
+        try:
+            prompts = self.encoder(samples)
+        except BadRow as problem:
+            raise UserError(f"one of the questions {', '.join(s.id for s in samples)[:300]}: {problem}") from None
+        sampled = self.engine.generate(self.policy, prompts, step)
         return [
             self._prediction(sample, k, ids)
             for sample, group in zip(samples, sampled, strict=True)

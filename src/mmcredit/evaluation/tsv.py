@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,4 +67,6 @@ class BenchmarkTSV(VLMEvalTSV):
         entry = super().entry(row, turn)
         if not entry.images and self.with_pictures and not self.text_only:
             raise LeftOut("no_image", "the row has no picture (benchmark.source.text_only=true keeps it)")
+        if not self.options(row) and row.get("choices"):  # a list literal (MathVista, MathVision)
+            entry = replace(entry, meta={**entry.meta, "choices": row["choices"]})
         return entry

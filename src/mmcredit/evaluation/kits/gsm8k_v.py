@@ -1,7 +1,7 @@
 """VLMEvalKit's reading of GSM8K-V: patterns in turn; the first that gives a number wins, with its last match.
 
-``FINAL ANSWER: 1,234`` gives 1 (the pattern without commas comes first), ``$1,000.50`` gives 1, and ``\\boxed{42}`` is
-never read (its pattern is escaped twice).
+``FINAL ANSWER: 1,234`` gives 1 and ``FINAL ANSWER: $1,000.50`` gives 1 (the pattern without commas comes first), and
+``\\boxed{42}`` is never read as such (its pattern is escaped twice).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     """Generate, then score; returns the scores (empty for ``stage=generate``)."""
     from hydra.utils import instantiate
 
+    from mmcredit.checks import check_numbers
     from mmcredit.evaluation.files import Folder
     from mmcredit.evaluation.score import Benchmark, score
     from mmcredit.types import UserError
@@ -21,6 +23,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     stages = {"generate": (True, False), "score": (False, True), "all": (True, True)}
     if cfg.stage not in stages:
         raise UserError(f"stage={cfg.stage} must be one of {', '.join(stages)}")
+    check_numbers(cfg)
     generating, scoring = stages[cfg.stage]
     bootstrap = instantiate(cfg.bootstrap)
     benchmark = Benchmark(
@@ -43,31 +46,39 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
 
 
 def predict(cfg: DictConfig, folder: Any) -> None:
-    """Load data and model, and ask for the responses that the folder lacks."""
-    import torch
+    """Ask for the responses that the folder lacks; the model is loaded when the first one is needed."""
     from hydra.utils import instantiate
 
-    from mmcredit.build import choose_threads, quiet
-    from mmcredit.checks import check_numbers, missing_weights
+    from mmcredit.build import quiet
+    from mmcredit.checks import missing_weights
     from mmcredit.evaluation.generate import generate
-    from mmcredit.evaluation.respond import Responder
     from mmcredit.types import UserError
 
-    check_numbers(cfg)
     if missing := missing_weights(cfg):
         raise UserError(f"this evaluation cannot start here: {'; '.join(missing)}")
     quiet()
-    source, engine, template = (
-        instantiate(part, _convert_="all") for part in (cfg.benchmark.source, cfg.rollout.engine, cfg.template)
-    )
-    nodes = {"source": cfg.benchmark.source, "template": cfg.template, "model": cfg.model}
-    law = {key: value for key, value in OmegaConf.to_container(cfg.rollout, resolve=True).items() if key in LAW}
-    plain = {key: OmegaConf.to_container(node, resolve=True) for key, node in nodes.items()}
-    folder.pin({"benchmark": cfg.benchmark.name, "questions": len(source), "seed": cfg.seed, "rollout": law, **plain})
+    source = instantiate(cfg.benchmark.source, _convert_="all")
+    nodes = {"source": cfg.benchmark.source, "template": cfg.template, "model": cfg.model, "rollout": cfg.rollout}
+    settings: Any = {key: OmegaConf.to_container(node, resolve=True) for key, node in nodes.items()}
+    settings["rollout"] = {key: settings["rollout"][key] for key in LAW} | {"engine": cfg.rollout.engine._target_}
+    folder.pin({"benchmark": cfg.benchmark.name, "questions": len(source), "seed": cfg.seed, **settings})
+    loaded = cache(lambda: responder(cfg))
+    generate(source, lambda samples: loaded()(samples), folder, cfg.k, cfg.batch)
+
+
+def responder(cfg: DictConfig) -> Any:
+    """The model, on a GPU if there is one."""
+    import torch
+    from hydra.utils import instantiate
+
+    from mmcredit.build import choose_threads
+    from mmcredit.evaluation.respond import Responder
+
+    engine, template = instantiate(cfg.rollout.engine), instantiate(cfg.template)
     processor, policy = instantiate(cfg.model.processor), instantiate(cfg.model.policy)
     choose_threads(policy)
     policy.to("cuda" if torch.cuda.is_available() else "cpu")
-    generate(source, Responder(policy, processor, engine, template), folder, cfg.k, cfg.batch)
+    return Responder(policy, processor, engine, template)
 
 
 LAW = ("temperature", "top_p", "max_new_tokens")  # what the responses depend on, of the rollout

@@ -20,8 +20,8 @@ def generate(
         UserError: no question, or see ``Folder.add``.
     """
     size = len(source)
-    if size == 0 or batch < 1:
-        raise UserError("the benchmark holds no question" if size == 0 else f"batch={batch} must be at least 1")
+    if size == 0:
+        raise UserError("the benchmark holds no question")
     for start in range(0, size, batch):
         stop = min(start + batch, size)
         if not folder.missing(start, stop, k):

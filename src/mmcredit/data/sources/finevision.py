@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,10 @@ import datasets
 import pyarrow as pa
 
 from mmcredit.data.gate import BadRow
-from mmcredit.data.sources.entries import Entry, LeftOut, RowGate, columns
+from mmcredit.data.sources.entries import Entry, LeftOut, RowGate, choose, columns
 from mmcredit.data.sources.pictures import Pictures
 from mmcredit.data.sources.rows import Row, Rows, batches, is_hub_name, load, local
-from mmcredit.data.sources.table import Table, choose
+from mmcredit.data.sources.table import Table
 from mmcredit.functional import stable_seed
 from mmcredit.types import UserError
 
@@ -116,7 +115,7 @@ class FineVision(Table):
             for row in gate.admit(self._stream(config, gate)):
                 out.write_batch(pa.RecordBatch.from_pylist([row], SCHEMA))
         told = partial_file.with_suffix(".json")
-        told.write_text(json.dumps({**asdict(gate.report), "dropped": dict(gate.report.dropped)}))
+        told.write_text(json.dumps({"dropped": gate.report.dropped, "examples": gate.report.examples}))
         os.replace(told, file.with_suffix(".json"))
         os.replace(partial_file, file)
         return file

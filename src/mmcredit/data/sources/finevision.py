@@ -95,11 +95,12 @@ class FineVision(Table):
             each, lowest = row.get(f"{kind}_ratings") or [], row.get(f"{kind}_min")
             if (rated := each[turn] if turn < len(each) else lowest) is None or rated < least:
                 raise LeftOut(f"rating_{kind}", f"{kind} is rated {rated}, below {least} (data.ratings)")
-        answer = str(texts[turn]["assistant"] or "").strip()
+        said = texts[turn] or {}
+        answer = str(said.get("assistant") or "").strip()
         if len(answer) > self.longest:
             raise LeftOut("long_answer", f"the answer has {len(answer)} characters (data.longest_answer)")
         meta = {"source": self.note(row, "source")}
-        return Entry(str(texts[turn]["user"] or ""), answer, self.images(row), meta=meta)
+        return Entry(str(said.get("user") or ""), answer, self.images(row), meta=meta)
 
     def _kept(self, config: str | None) -> Path:
         """The file of a subset's first ``take`` admitted rows, with the report of the others beside it."""

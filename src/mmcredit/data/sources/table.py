@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mmcredit.data.answers import Kind, answer_kind
 from mmcredit.data.gate import BadRow, Outline
 from mmcredit.data.placeholders import in_order
 from mmcredit.data.sources.entries import LEADING, Entry, LeftOut, Place, Roles, RowGate, choose, columns
 from mmcredit.data.sources.fields import text
-from mmcredit.data.sources.golds import SENTINELS, unboxed
+from mmcredit.data.sources.golds import unboxed
 from mmcredit.data.sources.pictures import Pictures
 from mmcredit.data.sources.rows import Row, Rows, load, local
 from mmcredit.functional import stable_seed
@@ -44,7 +45,7 @@ class Table:
     roles: ClassVar[Roles]
     required: ClassVar[tuple[str, ...]] = ("question", "answer")
     parts: ClassVar[tuple[str, ...]] = ("train", "val", "all")
-    sentinels: ClassVar[tuple[str, ...]] = SENTINELS  # answers that are none
+    compared: ClassVar[bool] = True  # whether a gold answer that the verifier cannot compare is a bad row
     exif: ClassVar[bool] = True  # pictures are turned upright
     repeats: ClassVar[bool] = False  # whether a row that says the same as an earlier one counts
 
@@ -123,8 +124,9 @@ class Table:
     def note(self, row: Row, role: str) -> str | None:
         """A field that may be missing, as text; of a list one entry a line."""
         value = self.value(row, role)
-        values = value if isinstance(value, list) else [value]
-        return "\n".join(str(v).strip() for v in values if v is not None) or None
+        if isinstance(value, list):
+            return "\n".join(" ".join(str(v).split()) for v in value if v is not None) or None
+        return str(value).strip() or None if value is not None else None
 
     def images(self, row: Row) -> tuple[Any, ...]:
         """The picture cells of a row, whether its column holds one or a list (also under a singular name)."""
@@ -168,12 +170,15 @@ class Table:
         name = self.name(row, index) + (f"#{turn}" if turn else "")
         sample, cells = self._made(row, turn, name)
         place = Place(index, turn, name, tuple(self.pictures.size(cell) for cell in cells))
-        if (earlier := self._seen.setdefault(name, place)) is place:
-            return place
-        other, others = self._made(self.rows[earlier.row], earlier.turn, name)
-        if not self.repeats and other == sample and self._bytes(others) == self._bytes(cells):
-            raise LeftOut("duplicate_row", f"id {name!r} repeats an earlier row")
-        return replace(place, id=f"{name}@{index}")
+        if (kind := answer_kind(sample.answer)) is Kind.UNPARSABLE and self.compared:
+            raise BadRow("gold_unparsable", f"nothing can be compared with the answer {sample.answer[:80]!r}")
+        if (earlier := self._seen.setdefault(name, place)) is not place:
+            other, others = self._made(self.rows[earlier.row], earlier.turn, name)
+            if not self.repeats and other == sample and self._bytes(others) == self._bytes(cells):
+                raise LeftOut("duplicate_row", f"id {name!r} repeats an earlier row")
+            place = replace(place, id=f"{name}@{index}")
+        self.report.kinds[kind] += 1
+        return place
 
     def _bytes(self, cells: Sequence[Any]) -> list[bytes]:
         return [self.pictures.encoded(cell) for cell in cells]
@@ -182,8 +187,6 @@ class Table:
         """The sample without pictures, and their cells."""
         entry = self.entry(row, turn)
         answer = self.gold(entry.answer)
-        if answer in self.sentinels:
-            raise BadRow("gold_missing", f"the answer is {entry.answer[:80]!r}")
         question, cells = in_order(entry.question, entry.images)
         question = LEADING.sub("", question)
         question, answer = text({"question": question}, "question"), text({"answer": answer}, "answer")

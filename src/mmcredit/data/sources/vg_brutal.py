@@ -80,6 +80,7 @@ class VgBrutal(Table):
     }  # fmt: skip
     required = ("question", "answer", "image_path|image_file", "image_id")
     parts = ("train", "val", "probe", "all")
+    compared = False  # as released
     exif = False  # boxes are on the pixels as stored
     repeats = True  # some pictures were annotated twice; the paper counts both
 

@@ -38,7 +38,6 @@ class VLMEvalTSV(Table):
         "id": ("index",), "hint": ("hint",), "category": ("category", "l2-category"),
     }  # fmt: skip
     required = ("question", "answer", "id")
-    sentinels = ("",)  # options can read "None"
 
     def read(self) -> Rows:
         file = local(self.path, "/path/to/set.tsv")

@@ -163,9 +163,7 @@ def mmfinereason(folder: Path, rows: Sequence[dict[str, Any]] | None = None) -> 
 
 
 def finevision_row(index: int, turns: int = 2, relevance: int = 5) -> dict[str, Any]:
-    texts = [
-        {"user": f"What is the digit on the left? ({turn})", "assistant": left(index)} for turn in range(turns)
-    ]
+    texts = [{"user": f"What is the digit on the left? ({turn})", "assistant": left(index)} for turn in range(turns)]
     return {
         "images": [struct(index)], "texts": texts, "source": "ai2d",
         "relevance_ratings": [relevance - turn for turn in range(turns)], "relevance_min": relevance - turns + 1,
@@ -178,9 +176,9 @@ def finevision(folder: Path, subsets: dict[str, Sequence[dict[str, Any]]] | None
     subsets = subsets or {name: [finevision_row(i) for i in range(6)] for name in ("ai2d", "aokvqa")}
     for place, (name, rows) in enumerate(subsets.items()):
         (folder / name).mkdir(parents=True)
-        if place:
-            rows = [{**r, "texts": [dict(reversed(turn.items())) for turn in r["texts"]]} for r in rows]
-        pq.write_table(pa.Table.from_pylist(list(rows)), folder / name / "train-00000-of-00001.parquet")
+        order = reversed if place else iter
+        given = [{**r, "texts": [dict(order(list(turn.items()))) for turn in r["texts"]]} for r in rows]
+        pq.write_table(pa.Table.from_pylist(given), folder / name / "train-00000-of-00001.parquet")
     return folder
 
 

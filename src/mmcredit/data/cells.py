@@ -52,8 +52,10 @@ def locate(cell: object, root: Path | None = None, base: Path | None = None) -> 
         return Located("(decoded)", cell)
     if isinstance(cell, bytes | bytearray | memoryview):
         return Located("(bytes)", bytes(cell))
-    if isinstance(cell, Path):
-        cell = str(cell)
+    return _of_text(str(cell) if isinstance(cell, Path) else cell, root, base)
+
+
+def _of_text(cell: object, root: Path | None, base: Path | None) -> Located:
     if not isinstance(cell, str) or not cell.strip():
         what = repr(cell) if cell is None or isinstance(cell, str | int | float) else f"of type {type(cell).__name__}"
         raise ImageError("image_path", f"an image path must be a non-empty string, this is {what}")

@@ -1,9 +1,9 @@
-"""Pictures of a corpus as RGB, or the reason why not.
+"""Pictures of a corpus as RGB, or the reason why not. Of animated files the first frame counts.
 
 Reasons: ``image_empty`` (no bytes), ``image_not_an_image`` (text, another format), ``image_truncated`` (cut short),
-``image_damaged``, ``image_unreadable`` (the system refuses), ``image_bomb`` (too many pixels), ``image_aspect`` (longer than the processors allow),
-``image_too_small`` (no pixel); of cells, ``image_path``, ``image_missing``, ``image_outside_root``, ``image_address``,
-``image_base64``. Of animated files the first frame counts.
+``image_damaged``, ``image_unreadable`` (the system refuses), ``image_bomb`` (too many pixels), ``image_aspect`` (longer
+than the processors allow), ``image_too_small`` (no pixel); of cells, ``image_path``, ``image_missing``,
+``image_outside_root``, ``image_address``, ``image_base64``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mmcredit.types import Box
 
 __all__ = ["Facts", "ImageError", "check_shape", "decode", "inspect", "open_image", "read", "to_rgb"]
 
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # no decoder that runs another program
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # no decoder that runs another program
 MAX_PIXELS = 89_478_485  # a quarter GiB of RGB, where Pillow begins to warn
 MAX_ASPECT = 200  # the Qwen-VL processors refuse longer ones
 ORIENTATION = 0x0112  # EXIF tag
@@ -38,7 +38,7 @@ BACK = {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}  # the othe
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a file's header says: ``width`` x ``height`` pixels as stored, and the EXIF orientation, 1 (upright) to 8."""
+    """What a file's header says: pixels as stored, and the EXIF orientation, 1 (upright) to 8."""
 
     width: int
     height: int
@@ -134,7 +134,7 @@ def _opened(found: Located) -> Iterator[Image.Image]:
         if isinstance(found.content, Image.Image):
             yield found.content
             return
-        if _size(found.content) == 0:
+        if not _size(found.content):
             raise ImageError("image_empty", f"image {found.name} cannot be read: it is empty")
         content = BytesIO(found.content) if isinstance(found.content, bytes) else found.content
         with Image.open(content, formats=FORMATS) as file:
@@ -145,8 +145,8 @@ def _opened(found: Located) -> Iterator[Image.Image]:
         raise _explained(error, found) from None
 
 
-def _size(content: Path | bytes) -> int:
-    return len(content) if isinstance(content, bytes) else os.stat(content).st_size
+def _size(content: Path | bytes | Image.Image) -> int:
+    return os.stat(content).st_size if isinstance(content, Path) else len(content) if isinstance(content, bytes) else 0
 
 
 def _explained(error: Exception, found: Located) -> ImageError:
@@ -157,9 +157,16 @@ def _explained(error: Exception, found: Located) -> ImageError:
         return ImageError("image_not_an_image", f"{what}: it begins with {head!r}; known are {', '.join(FORMATS)}")
     if isinstance(error, OSError) and error.errno is not None:
         return ImageError("image_unreadable", f"{what}: {error.strerror}")
-    if isinstance(error, EOFError | struct.error | UnidentifiedImageError) or "truncat" in str(error).lower():
+    cut = isinstance(error, EOFError | struct.error | UnidentifiedImageError) or "truncat" in str(error).lower()
+    if cut or _short_riff(found.content):
         return ImageError("image_truncated", f"{what}: it is cut short")
     return ImageError("image_damaged", f"{what}: it is damaged ({type(error).__name__})")
+
+
+def _short_riff(content: Path | bytes | Image.Image) -> bool:
+    """WebP announces its length and otherwise does not say why it fails."""
+    head = _head(content)
+    return head.startswith(b"RIFF") and int.from_bytes(head[4:8], "little") + 8 > _size(content)
 
 
 def _head(content: Path | bytes | Image.Image) -> bytes:

@@ -29,9 +29,10 @@ class EasyR1(Table):
     }
 
     def entry(self, row: Row, turn: int) -> Entry:
-        choices = [str(choice) for choice in self.value(row, "choices") or ()]
+        listed = self.note(row, "choices")
+        choices = listed.split("\n") if listed else []
         meta = {
-            "choices": self.note(row, "choices"),
+            "choices": listed,
             "letter": letter(self.value(row, "letter"), choices) if choices else None,
             "source": self.note(row, "source"),
             "pass_rate": rate(self.value(row, "pass_rate")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from mmcredit.data.gate import BadRow, Gate
 from mmcredit.types import UserError
 
 Roles = Mapping[str, tuple[str, ...]]  # field -> names of its column, the preferred one first
+LEADING = re.compile(r"\A(?:\s*<image>)+\s*(?!.*<image>)", re.DOTALL)  # markers that all stand before the question
 
 
 class LeftOut(BadRow):
@@ -19,11 +21,11 @@ class LeftOut(BadRow):
 class RowGate(Gate):
     """A gate that counts what is left out by choice under ``raise``, too."""
 
-    def _drop(self, place: object, problem: BadRow) -> None:
+    def drop(self, place: object, problem: BadRow) -> None:
         if isinstance(problem, LeftOut):
             self.report.dropped[problem.reason] += 1
         else:
-            super()._drop(place, problem)
+            super().drop(place, problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,16 @@ class Entry:
     family: str = ""
     boxes: Mapping[str, Any] = field(default_factory=dict)  # ``Box`` fields of ``Sample``, on the first picture
     meta: Mapping[str, str | None] = field(default_factory=dict)  # None: absent
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an admitted sample stands."""
+
+    row: int
+    turn: int
+    id: str
+    sizes: tuple[tuple[int, int], ...] = ()  # width and height of its pictures, pixels
 
 
 def columns(found: Sequence[str], roles: Roles, required: Sequence[str], source: str) -> dict[str, str]:
@@ -56,3 +68,9 @@ def columns(found: Sequence[str], roles: Roles, required: Sequence[str], source:
                 f"found are {', '.join(found)}"
             )
     return {role: name for role, name in names.items() if name}
+
+
+def choose(name: str, value: str, known: Sequence[str]) -> None:
+    """Raises ``UserError`` if a setting has none of the known values."""
+    if value not in known:
+        raise UserError(f"{name} {value!r} must be one of {', '.join(known)}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,10 @@ import datasets
 import pyarrow as pa
 
 from mmcredit.data.gate import BadRow
-from mmcredit.data.sources.entries import Entry, LeftOut, RowGate, columns
+from mmcredit.data.sources.entries import Entry, LeftOut, RowGate, choose, columns
 from mmcredit.data.sources.pictures import Pictures
 from mmcredit.data.sources.rows import Row, Rows, batches, is_hub_name, load, local
-from mmcredit.data.sources.table import Table, choose
+from mmcredit.data.sources.table import Table
 from mmcredit.functional import stable_seed
 from mmcredit.types import UserError
 
@@ -96,11 +95,12 @@ class FineVision(Table):
             each, lowest = row.get(f"{kind}_ratings") or [], row.get(f"{kind}_min")
             if (rated := each[turn] if turn < len(each) else lowest) is None or rated < least:
                 raise LeftOut(f"rating_{kind}", f"{kind} is rated {rated}, below {least} (data.ratings)")
-        answer = str(texts[turn]["assistant"] or "").strip()
+        said = texts[turn] or {}
+        answer = str(said.get("assistant") or "").strip()
         if len(answer) > self.longest:
             raise LeftOut("long_answer", f"the answer has {len(answer)} characters (data.longest_answer)")
         meta = {"source": self.note(row, "source")}
-        return Entry(str(texts[turn]["user"] or ""), answer, self.images(row), meta=meta)
+        return Entry(str(said.get("user") or ""), answer, self.images(row), meta=meta)
 
     def _kept(self, config: str | None) -> Path:
         """The file of a subset's first ``take`` admitted rows, with the report of the others beside it."""
@@ -116,7 +116,7 @@ class FineVision(Table):
             for row in gate.admit(self._stream(config, gate)):
                 out.write_batch(pa.RecordBatch.from_pylist([row], SCHEMA))
         told = partial_file.with_suffix(".json")
-        told.write_text(json.dumps({**asdict(gate.report), "dropped": dict(gate.report.dropped)}))
+        told.write_text(json.dumps({"dropped": gate.report.dropped, "examples": gate.report.examples}))
         os.replace(told, file.with_suffix(".json"))
         os.replace(partial_file, file)
         return file

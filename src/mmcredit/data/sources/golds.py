@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from mmcredit.data.gate import BadRow
 
-SENTINELS = ("", "None", "null", "nan")  # what converters left where they found no answer
 _BOX = re.compile(r"\\boxed\s*\{")
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 

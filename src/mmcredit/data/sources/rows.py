@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import datasets
+from typing import TYPE_CHECKING, Any
 
 from mmcredit.types import UserError
+
+if TYPE_CHECKING:
+    import datasets
 
 Row = dict[str, Any]
 BUILDERS = {"parquet": "parquet", "jsonl": "json", "json": "json", "arrow": "arrow"}  # file ending -> builder
@@ -97,6 +98,8 @@ def load(
     Raises:
         UserError: nothing there that can be read.
     """
+    import datasets
+
     datasets.disable_progress_bars()
     try:
         if is_hub_name(path):
@@ -123,6 +126,8 @@ def _builder(file: Path) -> str:
 
 
 def _saved(folder: Path, split: str) -> Any:
+    import datasets
+
     found = datasets.load_from_disk(str(folder))
     if isinstance(found, datasets.Dataset):
         return found

@@ -10,18 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from mmcredit.data.gate import BadRow
-from mmcredit.data.sources.entries import Entry, LeftOut, Roles, RowGate, columns
+from mmcredit.data.answers import Kind, answer_kind
+from mmcredit.data.gate import BadRow, Outline
+from mmcredit.data.placeholders import in_order
+from mmcredit.data.sources.entries import LEADING, Entry, LeftOut, Place, Roles, RowGate, choose, columns
 from mmcredit.data.sources.fields import text
-from mmcredit.data.sources.golds import SENTINELS, unboxed
-from mmcredit.data.sources.markers import placed
+from mmcredit.data.sources.golds import unboxed
 from mmcredit.data.sources.pictures import Pictures
 from mmcredit.data.sources.rows import Row, Rows, load, local
 from mmcredit.functional import stable_seed
 from mmcredit.types import Sample, UserError
 
 log = logging.getLogger(__name__)
-Place = tuple[int, int, str]  # row, turn and id of a sample
 
 
 class Table:
@@ -45,7 +45,8 @@ class Table:
     roles: ClassVar[Roles]
     required: ClassVar[tuple[str, ...]] = ("question", "answer")
     parts: ClassVar[tuple[str, ...]] = ("train", "val", "all")
-    sentinels: ClassVar[tuple[str, ...]] = SENTINELS  # answers that are none
+    compared: ClassVar[bool] = True  # whether a gold answer that the verifier cannot compare is a bad row
+    exif: ClassVar[bool] = True  # pictures are turned upright
     repeats: ClassVar[bool] = False  # whether a row that says the same as an earlier one counts
 
     def __init__(
@@ -69,7 +70,7 @@ class Table:
         gate = RowGate(self.path, on_bad_row)
         self.report = gate.report
         self.rows = self.read()
-        self.pictures = Pictures(Path(root).expanduser() if root else self.home())
+        self.pictures = Pictures(Path(root).expanduser() if root else self.home(), self.exif)
         self.columns = columns(self.rows.names, self.roles, self.required, self.path)
         self.report.columns.update(self.columns)
         log.info("%s: %s", path, ", ".join(f"{role} = {name}" for role, name in self.columns.items()))
@@ -123,8 +124,9 @@ class Table:
     def note(self, row: Row, role: str) -> str | None:
         """A field that may be missing, as text; of a list one entry a line."""
         value = self.value(row, role)
-        values = value if isinstance(value, list) else [value]
-        return "\n".join(str(v).strip() for v in values if v is not None) or None
+        if isinstance(value, list):
+            return "\n".join(" ".join(str(v).split()) for v in value if v is not None) or None
+        return str(value).strip() or None if value is not None else None
 
     def images(self, row: Row) -> tuple[Any, ...]:
         """The picture cells of a row, whether its column holds one or a list (also under a singular name)."""
@@ -137,18 +139,22 @@ class Table:
         return len(self.kept)
 
     def __getitem__(self, index: int) -> Sample:
-        row, turn, name = self.kept[index]
+        place = self.kept[index]
         try:
-            sample, cells = self._made(self.rows[row], turn, name)
+            sample, cells = self._made(self.rows[place.row], place.turn, place.id)
             images = tuple(self.pictures.open(cell) for cell in cells)
         except BadRow as problem:  # pixels that are worse than their head
-            raise UserError(f"{self.path}:{row}: {problem}") from None
+            raise UserError(f"{self.path}:{place.row}: {problem}") from None
         return replace(sample, images=images)
 
-    def outline(self, index: int) -> Sample:
-        """A sample without its pictures: id, question, answer, family and meta, to choose and to count by."""
-        row, turn, name = self.kept[index]
-        return self._made(self.rows[row], turn, name)[0]
+    def bare(self, index: int) -> Sample:
+        """A sample without its pictures, to choose and to count by."""
+        place = self.kept[index]
+        return self._made(self.rows[place.row], place.turn, place.id)[0]
+
+    def outline(self, index: int) -> Outline:
+        """What the length of the prompt depends on."""
+        return Outline(self.kept[index].id, self.bare(index).question, self.kept[index].sizes)
 
     def _given(self) -> Iterator[tuple[object, partial[Place]]]:
         if self.part == "val" and not self.val_share:
@@ -163,15 +169,16 @@ class Table:
         """The checked place. An id that another question has already is completed by the place of the row."""
         name = self.name(row, index) + (f"#{turn}" if turn else "")
         sample, cells = self._made(row, turn, name)
-        for cell in cells:
-            self.pictures.size(cell)
-        place = (index, turn, name)
-        if (earlier := self._seen.setdefault(name, place)) == place:
-            return place
-        other, others = self._made(self.rows[earlier[0]], earlier[1], name)
-        if not self.repeats and other == sample and self._bytes(others) == self._bytes(cells):
-            raise LeftOut("duplicate_row", f"id {name!r} repeats an earlier row")
-        return index, turn, f"{name}@{index}"
+        place = Place(index, turn, name, tuple(self.pictures.size(cell) for cell in cells))
+        if (kind := answer_kind(sample.answer)) is Kind.UNPARSABLE and self.compared:
+            raise BadRow("gold_unparsable", f"nothing can be compared with the answer {sample.answer[:80]!r}")
+        if (earlier := self._seen.setdefault(name, place)) is not place:
+            other, others = self._made(self.rows[earlier.row], earlier.turn, name)
+            if not self.repeats and other == sample and self._bytes(others) == self._bytes(cells):
+                raise LeftOut("duplicate_row", f"id {name!r} repeats an earlier row")
+            place = replace(place, id=f"{name}@{index}")
+        self.report.kinds[kind] += 1
+        return place
 
     def _bytes(self, cells: Sequence[Any]) -> list[bytes]:
         return [self.pictures.encoded(cell) for cell in cells]
@@ -180,16 +187,9 @@ class Table:
         """The sample without pictures, and their cells."""
         entry = self.entry(row, turn)
         answer = self.gold(entry.answer)
-        if answer in self.sentinels:
-            raise BadRow("gold_missing", f"the answer is {entry.answer[:80]!r}")
-        question, cells = placed(entry.question, entry.images)
+        question, cells = in_order(entry.question, entry.images)
+        question = LEADING.sub("", question)
         question, answer = text({"question": question}, "question"), text({"answer": answer}, "answer")
         meta = {key: value for key, value in {"gold": entry.answer, **entry.meta}.items() if value}
         boxes = tuple(entry.boxes.values())[:1]
         return Sample(name, (), question, answer, entry.family, boxes, meta=meta, **entry.boxes), cells
-
-
-def choose(name: str, value: str, known: Sequence[str]) -> None:
-    """Raises ``UserError`` if a setting has none of the known values."""
-    if value not in known:
-        raise UserError(f"{name} {value!r} must be one of {', '.join(known)}")

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from mmcredit.data.gate import BadRow
-from mmcredit.data.sources.entries import Entry, LeftOut
+from mmcredit.data.sources.entries import Entry, LeftOut, choose
 from mmcredit.data.sources.fields import parse
 from mmcredit.data.sources.rows import Row, local
-from mmcredit.data.sources.table import Table, choose
+from mmcredit.data.sources.table import Table
 from mmcredit.types import Box, UserError
 
 TASKS = {  # task -> family, as released
@@ -80,6 +80,8 @@ class VgBrutal(Table):
     }  # fmt: skip
     required = ("question", "answer", "image_path|image_file", "image_id")
     parts = ("train", "val", "probe", "all")
+    compared = False  # as released
+    exif = False  # boxes are on the pixels as stored
     repeats = True  # some pictures were annotated twice; the paper counts both
 
     def __init__(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mmcredit.data.sources.entries import Entry, LeftOut
+from mmcredit.data.sources.entries import Entry, LeftOut, choose
 from mmcredit.data.sources.golds import rate
 from mmcredit.data.sources.rows import Row, Rows, fetch, load
-from mmcredit.data.sources.table import Table, choose
+from mmcredit.data.sources.table import Table
 
 
 class Virl39k(Table):

@@ -38,7 +38,6 @@ class VLMEvalTSV(Table):
         "id": ("index",), "hint": ("hint",), "category": ("category", "l2-category"),
     }  # fmt: skip
     required = ("question", "answer", "id")
-    sentinels = ("",)  # options can read "None"
 
     def read(self) -> Rows:
         file = local(self.path, "/path/to/set.tsv")
@@ -56,10 +55,15 @@ class VLMEvalTSV(Table):
         self.places = {index: place for place, index in reversed(list(enumerate(rows.column("index"))))}
         return rows
 
+    def home(self) -> Path:
+        """VLMEvalKit keeps the pictures of ``NAME.tsv`` in ``images/NAME``."""
+        beside = super().home() / "images" / Path(self.path).stem
+        return beside if beside.is_dir() else super().home()
+
     def entry(self, row: Row, turn: int) -> Entry:
         options = self.options(row)
         lines = [f"Hint: {self.note(row, 'hint')}"] if self.value(row, "hint") else []
-        lines.append(self.text(row, "question"))
+        lines.append(f"Question: {self.text(row, 'question')}" if options else self.text(row, "question"))
         if options:
             lines += ["Options:", *(f"{name}. {value}" for name, value in options.items()), SELECT]
         known = {*self.columns.values(), *string.ascii_uppercase}
@@ -69,13 +73,8 @@ class VLMEvalTSV(Table):
         return Entry("\n".join(lines), self.text(row, "answer"), self.images(row), family, meta=meta)
 
     def options(self, row: Row) -> dict[str, str]:
-        """Options by letter, up to the first letter without one."""
-        options = {}
-        for name in string.ascii_uppercase:
-            if not row.get(name):
-                break
-            options[name] = row[name]
-        return options
+        """Options by letter."""
+        return {name: row[name] for name in string.ascii_uppercase if row.get(name)}
 
     def images(self, row: Row) -> tuple[Any, ...]:
         cell, hops = row.get(self.columns.get("images", ""), ""), 0

@@ -31,6 +31,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         instantiate(cfg.benchmark.scorers, _convert_="all"),
         instantiate(cfg.benchmark.get("fields") or {}, _convert_="all"),
         list(cfg.benchmark.get("cluster") or ()),
+        cfg.benchmark.get("headline"),
     )
     folder = Folder(Path(cfg.out).expanduser())
     if generating:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import json
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import hydra
 import pytest
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from PIL import Image
@@ -40,7 +42,7 @@ def config(name: str, *overrides: str) -> DictConfig:
 def benchmark(cfg: DictConfig) -> Benchmark:
     part = cfg.benchmark
     scorers, made = (instantiate(part.get(key) or {}, _convert_="all") for key in ("scorers", "fields"))
-    return Benchmark(part.name, scorers, made, list(part.get("cluster") or ()))
+    return Benchmark(part.name, scorers, made, list(part.get("cluster") or ()), part.get("headline"))
 
 
 def picture(color: str = "red") -> str:
@@ -72,6 +74,7 @@ def scored(tmp_path: Path, name: str, rows: Sequence[Mapping[str, Any]], said: M
     generate(source, respond, folder, 1, 2)
     report = score(folder, benchmark(cfg), "fixed", 1, Bootstrap(50))
     values = {s: {name: m["value"] for name, m in metrics.items()} for s, metrics in report["metrics"].items()}
+    assert report["headline"] in values["fixed"]
     return values, folder, source
 
 
@@ -123,7 +126,8 @@ def test_mmbench_circular(tmp_path):
     said = {"1": "A", "1000001": "cat", "2": "1.50", "1000002": "I think option a"}
     values, folder, source = scored(tmp_path, "mmbench", rows, said)
     assert values["fixed"]["circular"] == values["official"]["circular"] == 0.5
-    assert values["fixed"]["accuracy"] == 0.75 and next(iter(values["fixed"])) == "circular"
+    assert values["fixed"]["accuracy"] == 0.75
+    assert json.loads((folder.path / "scores.json").read_text())["headline"] == "circular"
     assert source[1].images[0].getpixel((0, 0)) == (0, 0, 255)
     assert "A. 1.50\nB. 2" in folder.questions[2].question
 
@@ -229,7 +233,7 @@ def test_mmmu_pro_joins_both_parts(tmp_path):
     source = instantiate(config("mmmu_pro", f"benchmark.path={tmp_path}").benchmark.source, _convert_="all")
     samples = [source[i] for i in range(len(source))]
     assert [s.id for s in samples] == ["standard/test_1", "standard/test_2", "standard/test_3", "vision/test_1"]
-    assert samples[3].question.startswith("Answer the multiple-choice question in the image.")
+    assert samples[3].question == "Answer the multiple-choice question in the image." and "A. x" in samples[0].question
     assert samples[3].meta["index"] == "test_1"
     with pytest.raises(IndexError):
         source[4]
@@ -237,8 +241,9 @@ def test_mmmu_pro_joins_both_parts(tmp_path):
 
 def test_missing_columns_and_bad_rows_end_with_a_reason(tmp_path):
     row = {"index": 1, "question": "?", "A": "x", "B": "y", "answer": "A", "image": "no base64!" * 20}
-    with pytest.raises(UserError, match="picture is no base64"):
+    with pytest.raises(InstantiationException, match="picture is no base64") as caught:
         scored(tmp_path, "mmstar", [row], {})
+    assert isinstance(caught.value.__cause__, UserError)
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(UserError, match="no field 'ID'"):

@@ -25,7 +25,7 @@ class Scorer:
 
     Args:
         grade: reads a response.
-        metrics: in order; the first number of the first is the headline.
+        metrics: in order.
         note: one line on what the rule is.
     """
 
@@ -43,12 +43,14 @@ class Benchmark:
         scorers: ``fixed`` (right) and, where the official kit does something else, ``official``.
         fields: columns that are made before scoring.
         cluster: columns of the questions that are drawn together by the bootstrap; empty: each question by itself.
+        headline: the metric that is quoted; null: the first.
     """
 
     name: str
     scorers: Mapping[str, Scorer]
     fields: Mapping[str, Field] = field(default_factory=dict)
     cluster: Sequence[str] = ()
+    headline: str | None = None
 
 
 def score(folder: Folder, benchmark: Benchmark, scorer: str, k: int, bootstrap: Bootstrap) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def score(folder: Folder, benchmark: Benchmark, scorer: str, k: int, bootstrap: 
         "clusters": int(cluster_Q.max()) + 1,
         "k": k,
         "scorer": scorer,
-        "headline": next(iter(metrics[scorer])),
+        "headline": benchmark.headline or next(iter(metrics[scorer])),
         "metrics": metrics,
         "notes": {name: part.note for name, part in benchmark.scorers.items()},
         "unanswered": {name: _share(grade.answer is None for row in rows for grade in row)

@@ -23,7 +23,7 @@ class BenchmarkTSV(VLMEvalTSV):
         text_only: keep rows without a picture, too; VLMEvalKit leaves them out.
         question: column with the question; null: the usual one.
         answer: column with the gold answer; null: the usual one.
-        fixed_question: asked instead, where the pictures hold the question (GSM8K-V).
+        fixed_question: asked instead and without options, where the pictures hold them (GSM8K-V, MMMU-Pro).
         pictures: false leaves the pictures out (the text-only form of a benchmark).
         only: column -> value of the rows that count.
 
@@ -67,6 +67,8 @@ class BenchmarkTSV(VLMEvalTSV):
         entry = super().entry(row, turn)
         if not entry.images and self.with_pictures and not self.text_only:
             raise LeftOut("no_image", "the row has no picture (benchmark.source.text_only=true keeps it)")
+        if self.fixed_question is not None:
+            entry = replace(entry, question=self.fixed_question)
         if not self.options(row) and row.get("choices"):  # a list literal (MathVista, MathVision)
             entry = replace(entry, meta={**entry.meta, "choices": row["choices"]})
         return entry

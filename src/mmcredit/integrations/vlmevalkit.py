@@ -30,7 +30,8 @@ def export(folder: str | Path, tsv: str | Path, work: str | Path, model: str, fo
         tsv: the benchmark's file, whose name is the data set's; its columns go along, pictures left out.
         work: VLMEvalKit's ``--work-dir``.
         model: the name under which it looks for the file.
-        form: ``xlsx`` (its default; needs openpyxl), ``tsv`` or ``json`` (its ``PRED_FORMAT``).
+        form: ``xlsx`` (its default; needs openpyxl), ``tsv`` or ``json`` (its ``PRED_FORMAT``; the kit of August 2026
+            reads json back as a list, which its option scorer refuses).
         k: which response.
 
     Raises:

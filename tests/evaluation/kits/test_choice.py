@@ -37,6 +37,11 @@ def test_choice_is_wrong_where_nothing_is_inferred():
     assert KitChoice(gold="answer_option")(Question("1", "?", "right", {**OPTIONS, "answer_option": "B"}), "B").correct
 
 
+def test_an_option_that_reads_none_does_not_exist_for_the_kit():
+    assert not KitChoice()(Question("1", "?", "D", OPTIONS), "D").correct
+    assert KitChoice()(Question("1", "?", "D", {**OPTIONS, "D": "none"}), "D").correct
+
+
 def test_open_questions_are_multiple_choice_between_the_answer_and_others():
     ask = Question("1", "?", "24.32")
     assert [KitOpen()(ask, text).correct for text in ("24.32", "It is 24.32", "A", "24.3", "B")] == [True] * 3 + [False] * 2

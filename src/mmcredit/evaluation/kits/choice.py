@@ -20,6 +20,15 @@ _SPACES = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
 _PUNCTUATION = r''';/[]"{}()=+\_->$<@`,?!'''.replace("$", "")
 
 
+_NAN = {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+        "NULL", "NaN", "None", "n/a", "nan", "null"}  # fmt: skip
+
+
+def kit_options(question: Question) -> dict[str, str]:
+    """Options as pandas reads them by default: a text like ``None`` or ``NA`` is no option."""
+    return {letter: text for letter, text in options_of(question).items() if text not in _NAN}
+
+
 def can_infer(response: str, choices: Mapping[str, str]) -> str | None:
     """The option that a response is taken for; ``Z``: a refusal; None: no telling."""
     return _option(response, choices) or _text(response, choices)
@@ -57,7 +66,7 @@ class KitChoice:
     gold: str | None = None
 
     def __call__(self, question: Question, response: str) -> Grade:
-        given = can_infer(response, options_of(question))
+        given = can_infer(response, kit_options(question))
         right = question.meta.get(self.gold) if self.gold else question.answer
         return Grade(given is not None and given == right, given)
 

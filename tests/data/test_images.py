@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from real_files import BAD, GOOD_SIZES, HTML, JPEG, bomb, rotated, saved, scene
+from real_files import BAD, GOOD_SIZES, HTML, JPEG, bomb, noise, rotated, saved, scene
 
 from mmcredit.data.images import TURN, Facts, ImageError, decode, inspect, open_image, to_rgb
 from mmcredit.types import Box
+
+pytestmark = pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 
 
 @pytest.fixture
@@ -43,6 +45,15 @@ def test_bomb_is_refused_before_its_pixels_are_unpacked(root: Path) -> None:
         with pytest.raises(ImageError) as error:
             inspect(bomb(side))
         assert error.value.reason == "image_bomb"
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP"])
+def test_inspecting_reads_no_pixel(kind: str) -> None:
+    """Half a file is enough for size and orientation."""
+    data = saved(noise(), kind)
+    assert inspect(data[: len(data) // 2]).stored == (90, 90)
+    with pytest.raises(ImageError):
+        decode(data[: len(data) // 2])
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of Pillow, about TIFF tags

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mmcredit.evaluation.files import Folder, Prediction
-from mmcredit.evaluation.grading import Number
+from mmcredit.evaluation.graders.numbers import Number
 from mmcredit.evaluation.kits.text import KitSubstring
 from mmcredit.evaluation.metrics import Accuracy, OverSamples
 from mmcredit.evaluation.score import Benchmark, Scorer, score

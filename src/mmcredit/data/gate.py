@@ -56,7 +56,7 @@ class GateReport:
         self.dropped[problem.reason] += 1
         rare = len(self.examples[problem.reason]) < EXAMPLES
         if rare:
-            self.examples[problem.reason].append(f"{place}: {problem}")
+            self.examples[problem.reason].append(f"{place}: {problem}".strip())
         return rare
 
 

@@ -121,7 +121,7 @@ def _facts(file: Image.Image, name: str) -> Facts:
     check_shape(*file.size, name)
     given: object = 1
     with suppress(Exception):  # EXIF that cannot be read spoils no picture
-        given = file.getexif().get(ORIENTATION, 1)
+        given = Image.Image.getexif(file).get(ORIENTATION, 1)  # PNG's own would load the pixels, errors suppressed
     orientation = given if isinstance(given, int) and given in TURN else 1
     seen = Facts(*file.size, orientation)
     return Facts(*seen.upright, orientation) if file.format == "TIFF" else seen  # whose size Pillow gives upright

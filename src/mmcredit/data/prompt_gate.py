@@ -90,14 +90,17 @@ class PromptGate:
         report = getattr(source, "report", None) or GateReport(f"data.{name}", read=len(source), kept=len(source))
         gate, generated = Gate(report.source, self.on_bad_row, report), getattr(source, "generated", False)
         ids, outline, kept, longest = set[str](), _outliner(source), list[int](), 0
+        before = report.dropped.total()
         for place in range(min(len(source), PROBED) if generated else len(source)):
             try:
                 longest = max(longest, self._measured(outline(place), ids))
             except BadRow as problem:
                 report.kept -= 1
-                gate.drop(place, problem)
+                gate.drop(f" sample {place}", problem)  # counted among those of the set, from 0
             else:
                 kept.append(place)
+        if dropped := report.dropped.total() - before:
+            log.warning("%s: %d samples left out by the prompt gate", report.source, dropped)
         return Admitted(source, range(len(source)) if generated else kept, longest, gate)
 
     def _measured(self, found: Outline, ids: set[str]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mmcredit.evaluation.fields import Field
 from mmcredit.evaluation.files import Folder, write_text
-from mmcredit.evaluation.grading import Grader
+from mmcredit.evaluation.graders.base import Grader
 from mmcredit.evaluation.metrics import Metric
 from mmcredit.evaluation.report import table
 from mmcredit.evaluation.statistics import Bootstrap

@@ -69,6 +69,5 @@ class BenchmarkTSV(VLMEvalTSV):
             raise LeftOut("no_image", "the row has no picture (benchmark.source.text_only=true keeps it)")
         if self.fixed_question is not None:
             entry = replace(entry, question=self.fixed_question)
-        if not self.options(row) and row.get("choices"):  # a list literal (MathVista, MathVision)
-            entry = replace(entry, meta={**entry.meta, "choices": row["choices"]})
-        return entry
+        choices = {} if self.options(row) else {"choices": row.get("choices")}  # a list literal (MathVista, MathVision)
+        return replace(entry, meta={**entry.meta, **self.options(row), **choices})

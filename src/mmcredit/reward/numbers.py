@@ -57,7 +57,7 @@ def _high(power: Call) -> bool:
     for one in walk(node):
         if isinstance(one, Call) and one.head == "pow":
             total *= max(abs(rational(one.args[1]) or Fraction(1)), Fraction(1))
-    return total > LARGEST_EXPONENT**2
+    return total > 4 * LARGEST_EXPONENT
 
 
 def shape(node: Node) -> Form | None:

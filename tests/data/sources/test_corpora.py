@@ -39,8 +39,10 @@ CORPORA: dict[str, tuple[str, Callable[[Path], Path], list[str]]] = {  # name ->
     ),
     "vlmeval_tsv": ("vlmeval_tsv", corpora.tsv, []),
 }
-SIZES = {"virl39k zip": 6, "virl39k extracted": 6, "easyr1 geometry3k": 5, "mmk12 parquet": 4, "mmk12 json": 3,
-         "mmfinereason": 4, "finevision": 6, "vg_brutal flat": 21, "vg_brutal folders": 21, "vlmeval_tsv": 3}  # fmt: skip
+SIZES = {
+    "virl39k zip": 6, "virl39k extracted": 6, "easyr1 geometry3k": 5, "mmk12 parquet": 4, "mmk12 json": 3,
+    "mmfinereason": 4, "finevision": 6, "vg_brutal flat": 21, "vg_brutal folders": 21, "vlmeval_tsv": 3,
+}  # fmt: skip
 LOSSY = ("virl39k zip", "virl39k extracted", "vg_brutal flat", "vg_brutal folders")  # JPEG
 
 
@@ -79,15 +81,13 @@ def test_all_rows_are_admitted_with_their_pictures(source: tuple[str, Table]) ->
 
 
 def test_a_corpus_becomes_training_batches(source: tuple[str, Table], processor: Any) -> None:
-    name, rows = source
+    _, rows = source
     data = DataModule(rows, {}, TEMPLATE, batch_size=3, val_batch_size=4, seed=1)
     data.connect(processor)
     seen = set[str]()
     for prompts in islice(data.train_dataloader(), 2 * (len(rows) // 3)):
         assert len(prompts) == 3
-        for sample, ids, pixels, grids in zip(
-            prompts.samples, prompts.ids, prompts.pixels, prompts.grids, strict=True
-        ):
+        for sample, ids, pixels, grids in zip(prompts.samples, prompts.ids, prompts.pixels, prompts.grids, strict=True):
             seen.add(sample.id)
             text = processor.tokenizer.decode(ids)
             assert "Look." in text and "<image>" not in text

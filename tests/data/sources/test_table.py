@@ -15,6 +15,7 @@ import pytest
 from tests.data import corpora
 
 from mmcredit.data.datamodule import DataModule
+from mmcredit.data.gate import BadRow
 from mmcredit.data.sources.easyr1 import EasyR1
 from mmcredit.data.templates import Template
 from mmcredit.types import UserError
@@ -109,11 +110,11 @@ def test_a_root_of_its_own(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path, row)
 
 
-def test_a_picture_that_changed_since_is_named(tmp_path: Path) -> None:
+def test_a_picture_that_changed_since_is_a_bad_row(tmp_path: Path) -> None:
     (tmp_path / "0.png").write_bytes(corpora.encoded(0))
     source = read(tmp_path, {**ROW, "images": ["0.png"]})
     (tmp_path / "0.png").write_bytes(corpora.encoded(0)[:100])
-    with pytest.raises(UserError, match=r"rows\.parquet:0: image 0\.png cannot be read"):
+    with pytest.raises(BadRow, match=r"image 0\.png cannot be read"):
         source[0]
 
 
@@ -324,6 +325,8 @@ def test_unknown_settings(tmp_path: Path, options: dict[str, Any], words: str) -
 
 
 def test_json_rows_with_base64(tmp_path: Path) -> None:
-    rows = [{"problem": "q", "answer": str(i), "images": [base64.b64encode(corpora.encoded(i)).decode()]} for i in (0, 1)]
+    rows = [
+        {"problem": "q", "answer": str(i), "images": [base64.b64encode(corpora.encoded(i)).decode()]} for i in (0, 1)
+    ]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert [s.images[0].size for s in EasyR1(tmp_path / "rows.jsonl")] == [(corpora.WIDTH, corpora.HEIGHT)] * 2

@@ -38,6 +38,8 @@ def _listed(question: str, style: re.Pattern[str]) -> tuple[str, ...]:
         if mark[1] == LETTERS[len(run) : len(run) + 1]:
             run.append(mark)
             best = list(run) if len(run) > 1 else best
+    if not best:
+        return ()
     ends = [mark.start() for mark in best[1:]] + [len(question)]
     texts = [question[mark.end() : end] for mark, end in zip(best, ends, strict=True)]
     texts[-1:] = [text.strip().split("\n")[0] for text in texts[-1:]]

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
-from mmcredit.data.answers.nodes import Call, Name, Node, Num
+from mmcredit.data.answers.nodes import Name, Node, Num
+from mmcredit.data.answers.roots import square_root, whole_root
 
 Monomial = tuple[int, tuple[tuple[str, int], ...]]  # square-free radicand, powers of names
 Form = dict[Monomial, Fraction]
 ONE: Monomial = (1, ())
-MOST_TERMS, MOST_BITS, LARGEST_POWER, LARGEST_RADICAND, LARGEST_FACTORIAL = 200, 8192, 64, 10**10, 20
+MOST_TERMS, MOST_BITS, LARGEST_POWER, LARGEST_FACTORIAL = 200, 8192, 64, 20
 
 
 class NoForm(ValueError):
@@ -113,9 +115,7 @@ def _conjugate(a: Form) -> Form | None:
 
 
 def _pow(base: Form, exponent: Form) -> Form:
-    power = constant(exponent)
-    if power is None:
-        raise NoForm("exponent")
+    power = _number(exponent)
     if power.denominator == 1:
         return _whole_power(base, power.numerator)
     return _whole_power(_root_of(base, power.denominator), power.numerator)
@@ -147,72 +147,44 @@ def _root(a: Form, index: Form) -> Form:
 
 
 def _root_of(a: Form, degree: int) -> Form:
-    number = constant(a)
-    if number is None or degree > LARGEST_POWER:
-        raise NoForm("root")
+    number = _number(a)
     if degree == 2:
         return _square_root(number)
-    parts = [_whole_root(part, degree) for part in (number.numerator, number.denominator)]
-    if number < 0 or None in parts:
+    parts = [whole_root(part, degree) for part in (number.numerator, number.denominator)]
+    if number < 0 or degree > LARGEST_POWER or None in parts:
         raise NoForm("root")
     return {ONE: Fraction(parts[0] or 0, parts[1] or 1)}
 
 
-def _whole_root(number: int, degree: int) -> int | None:
-    if number.bit_length() > 1000 or number < 0:
-        return None
-    near = round(number ** (1 / degree))
-    return next((n for n in (near - 1, near, near + 1) if n >= 0 and n**degree == number), None)
-
-
 def _square_root(number: Fraction) -> Form:
-    radicand = abs(number.numerator * number.denominator)
-    outside = math.isqrt(radicand)
-    if outside**2 == radicand:
-        radicand = 1
-    elif radicand > LARGEST_RADICAND:
+    found = square_root(number)
+    if found is None:
         raise NoForm("radicand")
-    else:
-        outside, radicand = _square_part(radicand)
-    value = Fraction(outside, number.denominator)
-    return {(radicand, (("i", 1),) if number < 0 else ()): value}
+    return {(found[1], (("i", 1),) if number < 0 else ()): found[0]}
 
 
-def _square_part(radicand: int) -> tuple[int, int]:
-    """The largest d with d^2 a divisor, and what is left: 12 -> 2, 3."""
-    outside, kept, d = 1, 1, 2
-    while d**3 <= radicand:
-        while radicand % d**2 == 0:
-            radicand, outside = radicand // d**2, outside * d
-        if radicand % d == 0:
-            radicand, kept = radicand // d, kept * d
-        d += 1
-    whole = math.isqrt(radicand)  # left: one prime, two, or the square of one
-    return (outside * whole, kept) if whole**2 == radicand else (outside, kept * radicand)
-
-
-def _abs(a: Form) -> Form:
+def _number(a: Form) -> Fraction:
     number = constant(a)
     if number is None:
-        raise NoForm("abs")
-    return {ONE: abs(number)}
+        raise NoForm("not a number")
+    return number
 
 
 def _factorial(a: Form) -> Form:
-    number = constant(a)
-    if number is None or number.denominator != 1 or not 0 <= number <= LARGEST_FACTORIAL:
+    number = _number(a)
+    if number.denominator != 1 or not 0 <= number <= LARGEST_FACTORIAL:
         raise NoForm("factorial")
     return {ONE: Fraction(math.factorial(int(number)))}
 
 
 def _binomial(a: Form, b: Form) -> Form:
-    n, k = constant(a), constant(b)
-    if n is None or k is None or (n * k).denominator != 1 or not 0 <= k <= n <= LARGEST_POWER:
+    n, k = _number(a), _number(b)
+    if n.denominator != 1 or k.denominator != 1 or not 0 <= k <= n <= LARGEST_POWER:
         raise NoForm("binomial")
     return {ONE: Fraction(math.comb(int(n), int(k)))}
 
 
-_OPERATIONS = {
+_OPERATIONS: dict[str, Callable[..., Form]] = {
     "add": _add,
     "sub": lambda a, b: _add(a, _neg(b)),
     "neg": _neg,
@@ -220,7 +192,7 @@ _OPERATIONS = {
     "div": lambda a, b: _mul(a, _inverse(b)),
     "pow": _pow,
     "root": _root,
-    "abs": _abs,
+    "abs": lambda a: {ONE: abs(_number(a))},
     "factorial": _factorial,
     "binomial": _binomial,
     "percent": lambda a: {m: c / 100 for m, c in a.items()},

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from mmcredit.data.answers.cursor import Cursor
 from mmcredit.data.answers.nodes import Call, Name, Node, Num
 from mmcredit.data.answers.tokens import NoFormula, Token
 
-DEEPEST = 48  # nested groups, powers, signs
 _INFIX = {"+": ("add", 10), "-": ("sub", 10), "pm": ("pm", 10), "*": ("mul", 20), "/": ("div", 20), ":": ("div", 20)}
 _POWER, _PRODUCT, _SIGN = 40, 20, 19
 _POSTFIX = {"!": "factorial", "%": "percent", "°": "degree"}
 _STARTS = {"number", "name", "function", "(", "{", "[", "frac", "sqrt", "binom", "oo", "|"}
+_SIGNS, _FRACTIONS, _ZERO = ("+", "-", "pm"), {"frac": "div", "binom": "binomial"}, Num(Fraction(0))
 _CLOSING = {"(": ")", "{": "}", "[": "]", "|": "|"}
-_END = Token("end of text", "", 0, 0)
 
 
 def expression(tokens: Sequence[Token]) -> Node:
@@ -30,26 +30,13 @@ def expression(tokens: Sequence[Token]) -> Node:
     return node
 
 
-class _Parser:
+class _Parser(Cursor):
     """Binding powers: sums 10, products (also without a sign) 20, powers 40."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self.tokens, self.at, self.depth, self.bars = tokens, 0, 0, 0
-
-    def peek(self) -> Token:
-        return self.tokens[self.at] if self.at < len(self.tokens) else _END
-
-    def take(self, kind: str = "") -> Token:
-        token = self.peek()
-        if token is _END or (kind and token.kind != kind):
-            raise NoFormula(f"{kind or 'more'} is missing")
-        self.at += 1
-        return token
+    bars = 0  # of an absolute value that is open
 
     def parse(self, least: int) -> Node:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise NoFormula("nested too deeply")
+        self.deeper()
         node = self.prefix(least)
         while True:
             token = self.peek()
@@ -92,30 +79,17 @@ class _Parser:
 
     def prefix(self, least: int) -> Node:
         token = self.take()
-        match token.kind:
-            case "number":
-                return Num(token.value)
-            case "name":
-                return self.name(token)
-            case "+":
-                return self.parse(max(least, _SIGN))
-            case "-":
-                return Call("neg", (self.parse(max(least, _SIGN)),))
-            case "pm":
-                return Call("pm", (Num(Fraction(0)), self.parse(max(least, _SIGN))))
-            case "oo":
-                return Name("oo")
-            case "(" | "{" | "[" | "|":
-                return self.group(token.kind)
-            case "frac":
-                return Call("div", (self.argument(), self.argument()))
-            case "binom":
-                return Call("binomial", (self.argument(), self.argument()))
-            case "sqrt":
-                return self.root()
-            case "function":
-                return self.function(token.text)
-        raise NoFormula(f"{token.kind} begins no formula")
+        if token.kind in _CLOSING:
+            return self.group(token.kind)
+        if token.kind in _SIGNS:
+            signed = self.parse(max(least, _SIGN))
+            return {"+": signed, "-": Call("neg", (signed,)), "pm": Call("pm", (_ZERO, signed))}[token.kind]
+        if token.kind in _FRACTIONS:
+            return Call(_FRACTIONS[token.kind], (self.argument(), self.argument()))
+        begin = _LEAVES.get(token.kind)
+        if begin is None:
+            raise NoFormula(f"{token.kind} begins no formula")
+        return begin(self, token)
 
     def name(self, token: Token) -> Node:
         """A letter with its index and primes."""
@@ -153,9 +127,7 @@ class _Parser:
             return self.group("{")
         if token.kind == "number":
             return self.digit(token)
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise NoFormula("nested too deeply")
+        self.deeper()
         node = self.prefix(_POWER)
         self.depth -= 1
         return node
@@ -172,7 +144,7 @@ class _Parser:
             raise NoFormula("a decimal without braces")
         return Num(Fraction(int(token.text[0])))
 
-    def root(self) -> Node:
+    def root(self, _: Token) -> Node:
         index: Node = Num(Fraction(2))
         if self.peek().kind == "[":
             self.at += 1
@@ -182,9 +154,9 @@ class _Parser:
             return Call("root", (Num(token.value) if token.kind == "number" else self.group(token.kind), index))
         return Call("root", (self.argument(), index))
 
-    def function(self, name: str) -> Node:
+    def function(self, token: Token) -> Node:
         """``\\sin^2 2x``, ``\\log_2 8``, ``sin(x)``."""
-        base = power = None
+        name, base, power = token.text, None, None
         for _ in range(2):
             if self.peek().kind == "_":
                 self.at += 1
@@ -192,16 +164,15 @@ class _Parser:
             elif self.peek().kind == "^":
                 self.at += 1
                 power = self.parse(_POWER)
+        inverse = power == Call("neg", (Num(Fraction(1)),)) and name in ("sin", "cos", "tan")
+        argument = self.operand()
         if name == "exp":
-            node: Node = Call("pow", (Name("e"), self.operand()))
+            node = Call("pow", (Name("e"), argument))
         elif base is not None:
-            node = Call("logarithm", (self.operand(), base))
+            node = Call("logarithm", (argument, base))
         else:
-            node = Call(_SAME.get(name, name), (self.operand(),))
-        inverse = Call("neg", (Num(Fraction(1)),))
-        if power == inverse and name in ("sin", "cos", "tan"):
-            return Call(f"arc{name}", node.args)
-        return node if power is None else Call("pow", (node, power))
+            node = Call(f"arc{name}" if inverse else _SAME.get(name, name), (argument,))
+        return node if power is None or inverse else Call("pow", (node, power))
 
     def operand(self) -> Node:
         """A group, or factors up to the next sign or function."""
@@ -215,4 +186,11 @@ class _Parser:
         return node
 
 
+_LEAVES: dict[str, Callable[[_Parser, Token], Node]] = {
+    "number": lambda _, token: Num(token.value),
+    "oo": lambda _, __: Name("oo"),
+    "name": _Parser.name,
+    "sqrt": _Parser.root,
+    "function": _Parser.function,
+}
 _SAME = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}

@@ -6,13 +6,31 @@ import re
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+)
 _SMALL = {word: n for n, word in enumerate([*_ONES.split(), "eighteen", "nineteen"])}
-_TENS = {word: 10 * n for n, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)}
+_TENS = {
+    word: 10 * n
+    for n, word in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 2)
+}
 SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 _PARTS |= {word + "s": n for word, n in _PARTS.items()} | {"halves": 2}
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
+_ORDINALS = [
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+]
 
 _E = r"(?:[eE][-+]?\d{1,3}(?![\d.A-Za-z]))?"
 GROUPED = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d.])(?!,\d)|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?(?!,?\d)"  # also 12,34,567

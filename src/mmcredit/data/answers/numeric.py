@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import cmath
 import math
+from collections.abc import Callable
 
-from mmcredit.data.answers.nodes import Call, Name, Node, Num, has, variables, walk
+from mmcredit.data.answers.nodes import Name, Node, Num, has, variables, walk
 
 TOLERANCE = 1e-8  # relative
 MOST_NODES = 300
@@ -80,7 +81,7 @@ def _factorial(x: complex) -> complex:
 
 
 _CONSTANTS = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j, "oo": complex(math.inf)}
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., complex]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,

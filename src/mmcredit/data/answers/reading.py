@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mmcredit.data.answers.forms import rational
 from mmcredit.data.answers.nodes import Name, Num, variables, walk
 from mmcredit.data.answers.numerals import in_words, numeral, plain_numerals
 from mmcredit.data.answers.quantities import plain_quantity
@@ -14,13 +15,13 @@ from mmcredit.data.answers.text import clean, unbox
 from mmcredit.data.answers.tokens import NoFormula
 from mmcredit.data.answers.values import Items, Kind, Matrix, Quantity, Ratio, Relation, Union, Value
 
-_NOTHING = {"nan", "none", "null", "n/a", "undefined", "inf", "+inf", "-inf", "[]", "{}", "()", "?"}
+_NOTHING = {"nan", "none", "null", "n/a", "inf", "+inf", "-inf", "[]", "{}", "()", "?"}
 _LEAD = re.compile(r"^(?:the )?(?:(?:final |correct )?(?:answer|option|choice))(?: is)?\s*:?\s+(?=\S)", re.IGNORECASE)
 _LETTER = re.compile(r"[(\[<]?\s*([A-Ja-j])\s*(?:[)\]>](.*)|[.:](\s.*)?|)", re.DOTALL)
 _GLUED_LETTER = re.compile(r"([A-J])[.:](\S.*)", re.DOTALL)
 _ANOTHER = re.compile(r"(?:^|\W)(?:\(?[A-Ja-j]\)|[A-J][.:](?!\w)|(?:or|and|,|/|&)\s*\(?[A-J](?!\w))|^\W*[A-Ja-j]\W*$")
 _LETTERS = re.compile(r"\(?([A-J])\)?(?:\s*(?:,|;|&|/|\band\b|\s)\s*\(?([A-J])\)?)+")
-_WORDS = re.compile(r"[^\W\d_]+(?:(?:[\s'-]|, )+[^\W\d_]+)*")
+_WORDS = re.compile(r"(?=.*[^\W\d_]{2})[^\W\d_]+(?:(?:[\s'-]|, )+[^\W\d_]+)*")
 _MATHS = re.compile(r"[\\^_=<>+*/|()\[\]{}]")
 _LATEX = re.compile(r"\\[A-Za-z]|[\^_]\{")
 _FORMULA_WORDS = {"pi", "infinity", "-infinity"}
@@ -66,6 +67,18 @@ def read(text: str) -> Reading:
     return _option(cleaned) or _worded(cleaned) or _parts(cleaned) or _formula(cleaned)
 
 
+def same_key(answer: str) -> str:
+    """Equal for answers that say the same number, option or text; empty for what says nothing."""
+    found = read(answer)
+    if found.kind is Kind.UNPARSABLE:
+        return ""
+    if isinstance(value := found.value, Quantity) and not (value.unit or value.percent or found.letters):
+        number = rational(value.node)
+        if number is not None and number.numerator.bit_length() + number.denominator.bit_length() < 4096:
+            return str(number)
+    return found.letters[0].casefold() if found.letters and not found.rest else found.text.casefold()
+
+
 def without_lead(text: str) -> str:
     """Without *the answer is*, *option* and the like."""
     return _LEAD.sub("", text)
@@ -107,9 +120,11 @@ def _parts(text: str) -> Reading | None:
         if int(mark[1] or mark[2]) == wanted:
             kept.append(mark)
             wanted += 1
+    if len(kept) < 2:
+        return None
     ends = [mark.start() for mark in kept[1:]] + [len(text)]
     parts = tuple(text[m.end() : end].strip(" ,;.:") for m, end in zip(kept, ends, strict=True))
-    if len(parts) < 2 or not all(any(c.isalnum() for c in part) for part in parts):
+    if not all(any(c.isalnum() for c in part) for part in parts):
         return None
     return Reading(Kind.PARTS, text, parts=parts)
 

@@ -14,11 +14,14 @@ from mmcredit.data.answers.values import Items, Matrix, Quantity, Ratio, Relatio
 LONGEST = 512  # characters of a formula
 MOST_ITEMS, DEEPEST = 64, 8
 _UNION_LETTER = re.compile(r"(?<=[)\]])\s*(?:U|union)\s*(?=[(\[])")
-_MEMBER = re.compile(r"^[A-Za-z](?:\s*,\s*[A-Za-z])*\s*(?:\\in(?![A-Za-z])|in\b)\s*(?=[(\[{\\])")
+_MEMBER = re.compile(r"^[A-Za-z](?:\s*,\s*[A-Za-z])*\s*(?:\\in(?![A-Za-z])|\sin\b)\s*(?=[(\[{\\])")
+_LABEL = re.compile(r"^(?:the )?(?:[A-Za-z]+ ){0,4}[A-Za-z]{4,}(?:\s*[=:]\s*|\s+is\s+)(?=\S*\d)")  # Area = 12
+_POINT = re.compile(r"^[A-Z](?:_\{?\d\}?|')?\s*=?\s*(?=\([^()]*,.*\)$)")  # P(3,4)
 _OUTWARD = re.compile(r"^\](.+)([\]\[])$|^(\[.+)\[$")
 _ENVIRONMENT = r"\\begin\s*\{([pbBvV]?matrix|smallmatrix|array|cases|aligned)\}(?:\s*\{[clr|]*\})?(.*)\\end\s*\{\1\}"
 _MATRIX = re.compile(_ENVIRONMENT)
 _ROW, _CELL, _COLON = re.compile(r"\\\\(?:\[\w*\])?"), re.compile("&"), re.compile(":")
+_CLOCK = re.compile(r"(\d{1,2})\s*:\s*([0-5]\d)(?:\s*([ap])\.?m\.?)?", re.IGNORECASE)
 _CUP = re.compile(r"\\cup(?![A-Za-z])")
 _SEMICOLON, _OR = re.compile(";"), re.compile(r",?\s*(?:\bor\b|\\lor(?![A-Za-z])|\\vee(?![A-Za-z]))")
 _COMMA = re.compile(r",?\s*(?:\band\b|\\land(?![A-Za-z]))|,(?!\d{3}(?!\d))|(?<!\d),|,(?=\s)")  # but 3,000
@@ -37,6 +40,7 @@ def structured(text: str) -> Value:
     """
     if len(text) > LONGEST:
         raise NoFormula("too long")
+    text = _POINT.sub("", _LABEL.sub("", text))
     return _value(_MEMBER.sub("", _UNION_LETTER.sub(r"\\cup ", text)), 0)
 
 
@@ -68,7 +72,11 @@ def _inward(text: str) -> str:
 def _values(parts: Sequence[str], depth: int) -> tuple[Value, ...]:
     if len(parts) > MOST_ITEMS:
         raise NoFormula("too many items")
-    return tuple(_value(part, depth) for part in parts)
+    found: list[Value] = []
+    for value in (_value(part, depth) for part in parts):
+        both = isinstance(value, Items) and not (value.opening or value.ordered)  # \\pm 1 among others
+        found += value.items if both and isinstance(value, Items) else [value]
+    return tuple(found)
 
 
 def _union(brackets: Brackets, depth: int) -> Value | None:
@@ -139,8 +147,9 @@ def _bracketed(brackets: Brackets, depth: int) -> Value | None:
 
 def _ratio(brackets: Brackets, _: int) -> Value | None:
     parts = brackets.split(_COLON)
-    clock = re.fullmatch(r"\d{1,2}\s*:\s*[0-5]\d", brackets.text) is not None
-    return Ratio(tuple(map(quantity, parts)), clock) if 1 < len(parts) <= 6 else None
+    if clock := _CLOCK.fullmatch(brackets.text):
+        return Ratio((quantity(clock[1]), quantity(clock[2])), clock=True, half=(clock[3] or "").lower())
+    return Ratio(tuple(map(quantity, parts))) if 1 < len(parts) <= 6 else None
 
 
 def _matrix(name: str, body: str, depth: int) -> Value:

@@ -49,12 +49,13 @@ WRAPPERS = {
 }
 _REPEATING = r"\\(?:overline|bar|dot)\s*\{(?!\d)"  # of letters: a segment; of digits: a repeating decimal
 _DROPPED = re.compile(
-    r"\\(?:left|right)\s*\.|\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle|limits|angle|triangle|bf|rm|it)(?![A-Za-z])"
-    r"|(?<!\\)\\[!()\[\]]|(?<!\\)\$"
+    r"\\(?:left|right)\s*\.|\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle|limits|[lL]arge|LARGE|[hH]uge|small|normalsize|angle|triangle|bf|rm|it)(?![A-Za-z])"
+    r"|\\(?:text)?color\s*\{[^{}]*\}|(?<!\\)\\[!()\[\]]|(?<!\\)\$"
 )
 _SPACE = re.compile(r"(?<!\\)\\[,;:> \n]|~|\\q?quad(?![A-Za-z])")
 _COMMAND = re.compile(r"\\([A-Za-z]+)\s*(?=\{)|\\.|[{}]", re.DOTALL)
 _ESCAPED = re.compile(r"\\([%$#&_])")
+_TIMES = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 _DEGREE = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|\\degree(?![A-Za-z])|\^\s*\{?\s*°\s*\}?")
 
 
@@ -103,6 +104,7 @@ def clean(text: str) -> str:
     text = unwrap(_DROPPED.sub("", _SPACE.sub(" ", fold(text))))
     text = _DEGREE.sub("°", _ESCAPED.sub(r"\1", text)).replace("\\lbrace", "\\{").replace("\\rbrace", "\\}")
     text = text.replace("\\varnothing", "\\emptyset")
+    text = _TIMES.sub(r"\\times ", text)
     text = re.sub(_REPEATING, "{", text)
     return _bare(" ".join(text.split()))
 
@@ -113,7 +115,7 @@ def _bare(text: str) -> str:
         text = text.strip(" \t`").rstrip("., ;:")
         if len(text) > 4 and text[:2] == text[-2:] == "**":
             text = text[2:-2]
-    return text
+    return re.sub(r"(?<=[A-Za-z]{2})!+$", "", text)
 
 
 def unbox(text: str) -> str:

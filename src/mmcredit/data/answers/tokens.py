@@ -15,7 +15,7 @@ class NoFormula(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``kind`` is ``number``, ``name``, ``function`` or the symbol itself; ``start`` and ``end`` are places in the text."""
+    """``kind`` is ``number``, ``name``, ``function`` or the symbol itself; it lies in ``start`` to ``end``."""
 
     kind: str
     text: str
@@ -28,8 +28,49 @@ FUNCTIONS = {
     *("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh"),
     *("ln", "log", "lg", "exp", "abs", "sqrt", "asin", "acos", "atan"),
 }
-GREEK = set("alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma".split())
-GREEK |= set("tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell".split())
+GREEK = set(
+    [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "varepsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "vartheta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "rho",
+        "sigma",
+    ]
+)
+GREEK |= set(
+    [
+        "tau",
+        "upsilon",
+        "phi",
+        "varphi",
+        "chi",
+        "psi",
+        "omega",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Sigma",
+        "Phi",
+        "Psi",
+        "Omega",
+        "ell",
+    ]
+)
 _COMMANDS = {
     **{"times": "*", "cdot": "*", "ast": "*", "div": "/", "le": "<=", "leq": "<=", "leqslant": "<=", "ge": ">="},
     **{"geq": ">=", "geqslant": ">=", "lt": "<", "gt": ">", "ne": "!=", "neq": "!=", "pm": "pm", "mp": "pm"},

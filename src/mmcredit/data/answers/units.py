@@ -28,7 +28,9 @@ _KNOWN |= _scaled("length", decimeter="0.1", nm="1e-9", nanometer="1e-9", um="1e
 _KNOWN |= _scaled("length", mile="1609.344", ft="0.3048", foot="0.3048", feet="0.3048", inch="0.0254", inches="0.0254")
 _KNOWN |= _scaled("length", yd="0.9144", yard="0.9144", **{"in": "0.0254"})
 _KNOWN |= _scaled("mass", kg=1, kilogram=1, g="0.001", gram="0.001", mg="1e-6", milligram="1e-6", ton=1000, tonne=1000)
-_KNOWN |= _scaled("mass", lb="0.45359237", lbs="0.45359237", pound="0.45359237", oz="0.028349523125", ounce="0.028349523125")
+_KNOWN |= _scaled(
+    "mass", lb="0.45359237", lbs="0.45359237", pound="0.45359237", oz="0.028349523125", ounce="0.028349523125"
+)
 _KNOWN |= _scaled("time", s=1, sec=1, second=1, min=60, minute=60, h=3600, hr=3600, hour=3600, day=86400, week=604800)
 _KNOWN |= _scaled("time", ms="0.001", millisecond="0.001") | _scaled("month", month=1, year=12, yr=12)
 _KNOWN |= _scaled("dollar", dollar=1, usd=1, cent="0.01", cents="0.01", **{"$": 1})
@@ -40,7 +42,11 @@ _KNOWN |= _scaled("bit", bit=1, byte=8) | _scaled("amount", mol=1, mole=1) | _sc
 _KNOWN |= _scaled("current", A=1, amp=1, ampere=1, mA="0.001") | _scaled("sound", dB=1)
 _KNOWN |= _scaled("unit", unit=1) | _scaled("pixel", px=1, pixel=1)
 for _names, _factors, _powers in (
-    ({"l": 1, "L": 1, "liter": 1, "litre": 1, "ml": "0.001", "mL": "0.001", "milliliter": "0.001"}, "0.001", {"length": 3}),
+    (
+        {"l": 1, "L": 1, "liter": 1, "litre": 1, "ml": "0.001", "mL": "0.001", "milliliter": "0.001"},
+        "0.001",
+        {"length": 3},
+    ),
     ({"ha": 1, "hectare": 1}, "10000", {"length": 2}),
     ({"mph": 1}, "0.44704", {"length": 1, "time": -1}),
     ({"kph": 1, "kmh": 1}, Fraction(5, 18), {"length": 1, "time": -1}),
@@ -56,7 +62,9 @@ for _names, _factors, _powers in (
     _KNOWN |= {name: (_powers, Fraction(str(n)) * Fraction(str(_factors))) for name, n in _names.items()}
 
 _NO_UNIT = "or and not no is are was to the but maybe than if then plus minus times thousand million billion trillion "
-_NO_UNIT += "hundred dozen half point sqrt sin cos tan cot sec csc log ln lg exp pi theta alpha beta choice option answer"
+_NO_UNIT += (
+    "hundred dozen half point sqrt sin cos tan cot sec csc log ln lg exp pi theta alpha beta choice option answer"
+)
 _NO_UNITS = frozenset(_NO_UNIT.split())
 _POWER = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "squared": 2, "cubed": 3}
 _PREFIX = re.compile(r"^([-+]?)\s*(US\$|USD|EUR|GBP|CNY|RMB|[$€£¥₹])\s*(?=[\d.])")
@@ -129,7 +137,7 @@ def _measure(word: str) -> tuple[dict[str, int], Fraction] | None:
 
 
 def agree(gold: Unit | None, answer: Unit | None) -> Fraction | None:
-    """By what the answer's number is to be multiplied for a comparison with the gold's; None: other things are measured.
+    """By what the answer's number is multiplied to be compared with the gold's; None: other things are measured.
 
     A missing unit agrees with any, degrees without a scale agree with degrees Celsius and Fahrenheit.
     """

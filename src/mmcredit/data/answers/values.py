@@ -77,10 +77,11 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """``2:3:4``; ``clock``: written like hours and minutes, ``3:05``."""
+    """``2:3:4``; ``clock``: written like hours and minutes, ``3:05``, in the ``half`` a or p of the day."""
 
     parts: tuple[Quantity, ...]
     clock: bool = False
+    half: str = ""
 
 
 Value: TypeAlias = Quantity | Items | Union | Matrix | Relation | Ratio

@@ -47,6 +47,7 @@ class Place:
     row: int
     turn: int
     id: str
+    question: str
     sizes: tuple[tuple[int, int], ...] = ()  # width and height of its pictures, pixels
 
 

@@ -113,8 +113,10 @@ class FineVision(Table):
         partial_file = file.with_suffix(f".{os.getpid()}.partial")
         gate = RowGate(f"{self.path}/{config}" if config else self.path, self.on_bad_row)
         with pa.OSFile(str(partial_file), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as out:
-            for row in gate.admit(self._stream(config, gate)):
-                out.write_batch(pa.RecordBatch.from_pylist([row], SCHEMA))
+            self.pictures = Pictures(self.home())
+            with self.pictures.checking():
+                for row in gate.admit(self._stream(config, gate)):
+                    out.write_batch(pa.RecordBatch.from_pylist([row], SCHEMA))
         told = partial_file.with_suffix(".json")
         told.write_text(json.dumps({"dropped": gate.report.dropped, "examples": gate.report.examples}))
         os.replace(told, file.with_suffix(".json"))
@@ -123,7 +125,6 @@ class FineVision(Table):
 
     def _stream(self, config: str | None, gate: RowGate) -> Iterator[tuple[object, partial[Row]]]:
         stream = load(self.path, self.split, config, self.revision, stream=True)
-        self.pictures = Pictures(self.home())
         for index, batch in enumerate(batches(stream)):
             if index == 0:
                 self.columns = columns(batch.column_names, self.roles, self.required, self.path)

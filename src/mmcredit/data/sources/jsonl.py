@@ -7,7 +7,8 @@ questions. ``<image>`` or ``<image 1>`` in the question says where it stands. ``
 the first image as stored (``exif``), the primary one first; ``proposal_bbox``, ``target_bbox``, ``argument_bbox`` and
 ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
 compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges,
-``solution`` (worked out, with the answer) by OPSD's teacher.
+``solution`` (worked out, with the answer) by OPSD's teacher. ``choices`` (a list) are the options A, B, ... of the
+question, where its text does not list them.
 ``objects`` lists all objects of the picture (shape, color, size, box), for the embedded world's oracles.
 """
 
@@ -27,7 +28,13 @@ from mmcredit.functional import stable_seed
 from mmcredit.types import Sample, UserError
 
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
-NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution")  # become ``Sample.meta``, lists one entry a line
+NOTES = (
+    "reference",
+    "pseudo_ground_truth",
+    "key_facts",
+    "solution",
+    "choices",
+)  # become ``Sample.meta``, lists one entry a line
 PARTS = ("train", "val", "all")
 
 

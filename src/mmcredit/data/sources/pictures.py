@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import zipfile
-from io import BytesIO
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+from PIL.Image import Image
 
-from mmcredit.data.cells import ImageError, Located, locate
-from mmcredit.data.images import inspect, read
+from mmcredit.data.cells import ImageError, locate
+from mmcredit.data.images import decode, inspect
+from mmcredit.data.verdicts import Verdicts
 
 MAX_BYTES = 256 * 2**20  # of one picture, unpacked
 
@@ -28,38 +30,45 @@ class Pictures:
         self.root, self.exif = root.resolve(), exif
         self._zips = sorted(self.root.glob("*.zip"))
         self._open: tuple[int, list[zipfile.ZipFile]] = (0, [])
+        self._verdicts: Verdicts | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": (0, [])}
+        return {**self.__dict__, "_open": (0, []), "_verdicts": None}
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Within, ``size`` decodes each picture that was never found sound before."""
+        with Verdicts() as self._verdicts:
+            yield
+        self._verdicts = None
+
+    def size(self, cell: object) -> tuple[int, int]:
+        """Width and height in pixels, by the header where the picture is not checked."""
+        given = self._given(cell)
+        facts = self._verdicts.facts(given, self.root) if self._verdicts else inspect(given, self.root)
+        return facts.upright if self.exif else facts.stored
+
+    def open(self, cell: object) -> Image:
+        """The picture in RGB."""
+        return decode(self._given(cell), self.root, exif=self.exif)
 
     def encoded(self, cell: object) -> bytes:
         """The bytes of the file."""
-        return self._closed(cell)[1]
-
-    def size(self, cell: object) -> tuple[int, int]:
-        """Width and height in pixels. The pixels are decoded only where the file does not show that it is whole."""
-        name, data = self._closed(cell)
-        facts = inspect({"bytes": data, "path": name})
-        if not _whole(data):
-            read(Located(name, data), self.exif)
-        return facts.upright if self.exif else facts.stored
-
-    def open(self, cell: object) -> Image.Image:
-        """The picture in RGB."""
-        return read(Located(*self._closed(cell)), self.exif)[0]
-
-    def _closed(self, cell: object) -> tuple[str, bytes]:
-        """Name and bytes."""
-        try:
-            found = locate(cell, self.root)
-        except ImageError as problem:
-            path = cell.get("path") if isinstance(cell, dict) else cell
-            if problem.reason != "image_missing" or (data := self._zipped(str(path))) is None:
-                raise
-            return str(path), data
-        if isinstance(found.content, Image.Image):
+        content = locate(self._given(cell), self.root).content
+        if isinstance(content, Image):
             raise ImageError("image_path", "a decoded picture is no cell of a table")
-        return found.name, found.content.read_bytes() if isinstance(found.content, Path) else found.content
+        return content.read_bytes() if isinstance(content, Path) else content
+
+    def _given(self, cell: object) -> object:
+        """The cell; if it is a path to no file, the bytes of that member of a zip."""
+        try:
+            locate(cell, self.root)
+        except ImageError as problem:
+            path = str(cell.get("path") if isinstance(cell, dict) else cell)
+            if problem.reason != "image_missing" or (data := self._zipped(path)) is None:
+                raise
+            return {"bytes": data, "path": path}
+        return cell
 
     def _zipped(self, name: str) -> bytes | None:
         member = (self.root / name).resolve().relative_to(self.root).as_posix()
@@ -86,17 +95,5 @@ def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
         raise ImageError("image_archive", f"image {name[:80]} unpacks to {info.file_size:,} bytes")
     try:
         return archive.read(info)
-    except (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, ValueError) as error:
+    except Exception as error:  # damaged, encrypted, an unknown method: each fails in its own way
         raise ImageError("image_archive", f"image {name[:80]} cannot be unpacked ({type(error).__name__})") from None
-
-
-def _whole(data: bytes) -> bool:
-    """Whether a file can be told to be whole without decoding it: PNG by its checksums, JPEG by its end."""
-    if data.startswith(b"\x89PNG"):
-        try:
-            with Image.open(BytesIO(data)) as picture:
-                picture.verify()
-        except Exception:  # what is wrong is said by decoding it
-            return False
-        return True
-    return data.startswith(b"\xff\xd8\xff") and data.rstrip(b"\0\r\n").endswith(b"\xff\xd9")

@@ -149,5 +149,12 @@ def fetch(path: str | Path, revision: str | None = None) -> Path:
 
 
 def batches(dataset: Any) -> Iterator[Any]:
-    """One ``pyarrow.Table`` of one row after the other of a stream, pictures as bytes."""
-    yield from dataset.with_format("arrow").iter(batch_size=1)
+    """One ``pyarrow.Table`` of one row after the other of a stream, pictures as bytes.
+
+    Raises:
+        UserError: the stream breaks off.
+    """
+    try:
+        yield from dataset.with_format("arrow").iter(batch_size=1)
+    except (OSError, ValueError) as error:  # of the network, of Arrow
+        raise UserError(f"the data stream breaks off ({type(error).__name__}: {str(error)[:200]})") from error

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 class Table:
     """Map-style source over the rows of a corpus. Every row is checked when the source is built: text, markers, gold
-    answer and the head of each picture; pixels are decoded when a sample is asked for.
+    answer, and each picture in full when it is met for the first time. Pictures are decoded when a sample is asked for.
 
     Args:
         path: a file, a folder of shards, a folder that ``datasets`` saved, or a hub name (``owner/name``).
@@ -75,7 +75,8 @@ class Table:
         self.report.columns.update(self.columns)
         log.info("%s: %s", path, ", ".join(f"{role} = {name}" for role, name in self.columns.items()))
         self._seen: dict[str, Place] = {}
-        self.kept = list(gate.admit(self._given()))
+        with self.pictures.checking():
+            self.kept = list(gate.admit(self._given()))
         self._seen.clear()
 
     # What a corpus says
@@ -140,12 +141,8 @@ class Table:
 
     def __getitem__(self, index: int) -> Sample:
         place = self.kept[index]
-        try:
-            sample, cells = self._made(self.rows[place.row], place.turn, place.id)
-            images = tuple(self.pictures.open(cell) for cell in cells)
-        except BadRow as problem:  # pixels that are worse than their head
-            raise UserError(f"{self.path}:{place.row}: {problem}") from None
-        return replace(sample, images=images)
+        sample, cells = self._made(self.rows[place.row], place.turn, place.id)
+        return replace(sample, images=tuple(self.pictures.open(cell) for cell in cells))
 
     def bare(self, index: int) -> Sample:
         """A sample without its pictures, to choose and to count by."""
@@ -154,7 +151,8 @@ class Table:
 
     def outline(self, index: int) -> Outline:
         """What the length of the prompt depends on."""
-        return Outline(self.kept[index].id, self.bare(index).question, self.kept[index].sizes)
+        place = self.kept[index]
+        return Outline(place.id, place.question, place.sizes)
 
     def _given(self) -> Iterator[tuple[object, partial[Place]]]:
         if self.part == "val" and not self.val_share:
@@ -169,7 +167,7 @@ class Table:
         """The checked place. An id that another question has already is completed by the place of the row."""
         name = self.name(row, index) + (f"#{turn}" if turn else "")
         sample, cells = self._made(row, turn, name)
-        place = Place(index, turn, name, tuple(self.pictures.size(cell) for cell in cells))
+        place = Place(index, turn, name, sample.question, tuple(self.pictures.size(cell) for cell in cells))
         if (kind := answer_kind(sample.answer)) is Kind.UNPARSABLE and self.compared:
             raise BadRow("gold_unparsable", f"nothing can be compared with the answer {sample.answer[:80]!r}")
         if (earlier := self._seen.setdefault(name, place)) is not place:

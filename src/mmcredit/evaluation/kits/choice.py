@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mmcredit.evaluation.grading import options_of
+from mmcredit.evaluation.reading import options_of
 from mmcredit.evaluation.table import Grade, Question
 
 _REFUSALS = (

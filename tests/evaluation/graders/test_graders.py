@@ -6,21 +6,12 @@ import threading
 
 import pytest
 
-from mmcredit.evaluation.grading import (
-    ByField,
-    Choice,
-    Free,
-    Letters,
-    Mixed,
-    Number,
-    RowsColumns,
-    Symbol,
-    YesNo,
-    number,
-    options_of,
-)
+from mmcredit.evaluation.graders.base import ByField, Free, Mixed
+from mmcredit.evaluation.graders.numbers import Number, RowsColumns, Symbol
+from mmcredit.evaluation.graders.options import Choice, Letters, YesNo
+from mmcredit.evaluation.reading import number, options_of
 from mmcredit.evaluation.table import Question
-from mmcredit.reward.verifier import WordVerifier
+from mmcredit.reward.verifier import AnswerVerifier
 
 OPTIONS = {"A": "left", "B": "right", "C": "2 cm", "D": "None"}
 
@@ -72,7 +63,7 @@ def test_choice_by_another_column_and_without_listed_options():
 
 
 def test_options_come_from_columns_or_lines():
-    assert options_of(ask("A", A="x", B="y", D="gap")) == {"A": "x", "B": "y"}
+    assert options_of(ask("A", A="x", B="y", D="gap")) == {"A": "x", "B": "y", "D": "gap"}
     assert options_of(ask("A", choices="x\ny\nNone")) == {"A": "x", "B": "y", "C": "None"}
     assert options_of(ask("A")) == {}
 
@@ -150,7 +141,7 @@ def test_symbol(response, right):
 
 
 def test_free_and_by_kind():
-    free = Free(WordVerifier())
+    free = Free(AnswerVerifier())
     assert free(ask("12"), r"so \boxed{12}").correct
     assert free(ask("12"), "The answer is 12.").correct and free(ask("12"), "12").correct
     assert free(ask("12"), "It is twelve or thirteen\nperhaps 12").answer is None
@@ -163,7 +154,7 @@ def test_free_and_by_kind():
 
 
 def test_nothing_that_a_model_says_raises_or_hangs():
-    graders = [Choice(), Free(WordVerifier()), Letters(), YesNo(), Number(), RowsColumns(), Symbol()]
+    graders = [Choice(), Free(AnswerVerifier()), Letters(), YesNo(), Number(), RowsColumns(), Symbol()]
     nasty = ["\0", "\\boxed{" * 300, "{" * 9000, "9" * 9000, "9^{9^9}", "answer is " * 3000, "a, " * 5000, "\ud800",
              "1," * 4000, "answer is **" * 3000, "row" * 3000, "<think>" * 2000, " " * 20000, "A" * 9000]  # fmt: skip
 

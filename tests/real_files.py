@@ -45,9 +45,10 @@ def bomb(side: int = 60_000) -> bytes:
 
 
 def damaged_png() -> bytes:
-    """Overwritten in the middle: the stream does not unpack."""
-    data = bytearray(saved(noise().point(lambda grey: grey // 64), "PNG"))  # compressible: not stored as it is
-    data[len(data) // 2 : len(data) // 2 + 200] = b"\xff" * 200
+    """The first bytes of the pixels overwritten: the stream does not unpack."""
+    data = bytearray(saved(scene(), "PNG"))
+    start = data.index(b"IDAT") + 4
+    data[start : start + 10] = b"\xff" * 10
     return bytes(data)
 
 

@@ -96,7 +96,7 @@ def test_finished_evaluations_load_no_model_again(unbroken, monkeypatch):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("stage=other", "stage=other must be one of generate, score, all"),
+        ("stage=other", "stage=other must be one of generate, score, all, average"),
         ("scorer=other", "scorer=other: world has fixed"),
         ("seed=1", "begun with another seed"),
         ("template=short_evidence", "begun with another template"),

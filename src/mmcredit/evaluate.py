@@ -12,19 +12,23 @@ from mmcredit.launch import launch
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Any]:
-    """Generate, then score; returns the scores (empty for ``stage=generate``)."""
+    """Generate, then score; returns the scores (empty for ``stage=generate``, the table for ``stage=average``)."""
     from hydra.utils import instantiate
 
     from mmcredit.checks import check_numbers
+    from mmcredit.evaluation.average import average
     from mmcredit.evaluation.files import Folder
     from mmcredit.evaluation.score import Benchmark, score
     from mmcredit.types import UserError
 
-    stages = {"generate": (True, False), "score": (False, True), "all": (True, True)}
-    if cfg.stage not in stages:
-        raise UserError(f"stage={cfg.stage} must be one of {', '.join(stages)}")
+    if cfg.stage not in STAGES:
+        raise UserError(f"stage={cfg.stage} must be one of {', '.join(STAGES)}")
     check_numbers(cfg)
-    generating, scoring = stages[cfg.stage]
+    generating, scoring, averaging = STAGES[cfg.stage]
+    if averaging:
+        result = average(Path(cfg.out).expanduser())
+        print((Path(cfg.out).expanduser() / "average.md").read_text("utf-8"))
+        return result
     bootstrap = instantiate(cfg.bootstrap)
     benchmark = Benchmark(
         cfg.benchmark.name,
@@ -63,8 +67,12 @@ def predict(cfg: DictConfig, folder: Any) -> None:
     settings: Any = {key: OmegaConf.to_container(node, resolve=True) for key, node in nodes.items()}
     settings["rollout"] = {key: settings["rollout"][key] for key in LAW} | {"engine": cfg.rollout.engine._target_}
     folder.pin({"benchmark": cfg.benchmark.name, "questions": len(source), "seed": cfg.seed, **settings})
-    loaded = cache(lambda: responder(cfg))
-    generate(source, lambda samples: loaded()(samples), folder, cfg.k, cfg.batch)
+
+    @cache
+    def loaded() -> Any:
+        return responder(cfg)
+
+    generate(source, lambda samples: loaded()(samples), folder, cfg.k, cfg.batch)  # noqa: PLW0108
 
 
 def responder(cfg: DictConfig) -> Any:
@@ -82,6 +90,12 @@ def responder(cfg: DictConfig) -> Any:
     return Responder(policy, processor, engine, template)
 
 
+STAGES = {  # whether it generates, scores, averages
+    "generate": (True, False, False),
+    "score": (False, True, False),
+    "all": (True, True, False),
+    "average": (False, False, True),
+}
 LAW = ("temperature", "top_p", "max_new_tokens")  # what the responses depend on, of the rollout
 
 if __name__ == "__main__":

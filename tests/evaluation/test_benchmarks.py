@@ -60,7 +60,9 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     return path
 
 
-def scored(tmp_path: Path, name: str, rows: Sequence[Mapping[str, Any]], said: Mapping[str, str], *overrides: str) -> Any:
+def scored(
+    tmp_path: Path, name: str, rows: Sequence[Mapping[str, Any]], said: Mapping[str, str], *overrides: str
+) -> Any:
     """Metrics of both scorers; responses by index."""
     cfg = config(name, f"benchmark.path={write(tmp_path / 'set.tsv', rows)}", *overrides)
     source = instantiate(cfg.benchmark.source, _convert_="all")
@@ -118,7 +120,15 @@ def test_hallusion_bench(tmp_path):
 def test_mmbench_circular(tmp_path):
     """Question 1 is right under both rotations, question 2 under one of two; rotations share the picture."""
     rows = [
-        {"index": 1, "question": "?", "A": "cat", "B": "None", "answer": "A", "image": picture("blue"), "category": "x"},
+        {
+            "index": 1,
+            "question": "?",
+            "A": "cat",
+            "B": "None",
+            "answer": "A",
+            "image": picture("blue"),
+            "category": "x",
+        },
         {"index": 1000001, "question": "?", "A": "None", "B": "cat", "answer": "B", "image": "1", "category": "x"},
         {"index": 2, "question": "?", "A": "1.50", "B": "2", "answer": "A", "image": picture(), "category": "y"},
         {"index": 1000002, "question": "?", "A": "2", "B": "1.50", "answer": "B", "image": "2", "category": "y"},
@@ -186,7 +196,8 @@ def test_mmmu_validation_and_open_questions(tmp_path):
         {"index": "dev_1", "question": "?", "A": "x", "B": "y", "answer": "A", "image": picture(), "split": "dev"},
         {"index": "validation_1", "question": "<image 1> and <image 2>?", "A": "x", "B": "y", "answer": "A",
          "image": f"['{picture()}', '{picture()}']", "split": "validation"},
-        {"index": "validation_2", "question": "How many?", "answer": "24.32", "image": picture(), "split": "validation"},
+        {"index": "validation_2", "question": "How many?", "answer": "24.32", "image": picture(),
+         "split": "validation"},
     ]  # fmt: skip
     said = {"validation_1": "A", "validation_2": "It is 24.32 or more"}
     values, folder, source = scored(tmp_path, "mmmu", rows, said)
@@ -196,7 +207,16 @@ def test_mmmu_validation_and_open_questions(tmp_path):
 
 def test_we_math_and_logic_vista(tmp_path):
     rows = [
-        {"index": i, "question": "?", "A": "x", "B": "y", "answer": "A", "image": picture(), "ID": "p", "key": f"2steps_{k}"}
+        {
+            "index": i,
+            "question": "?",
+            "A": "x",
+            "B": "y",
+            "answer": "A",
+            "image": picture(),
+            "ID": "p",
+            "key": f"2steps_{k}",
+        }
         for i, k in enumerate(["1", "2", "multi"])
     ]
     values, *_ = scored(tmp_path, "wemath", rows, {"0": "A", "1": "A", "2": "<Answer>: B"})
@@ -211,12 +231,15 @@ def test_we_math_and_logic_vista(tmp_path):
 
 def test_math_verse_versions_and_dyna_math(tmp_path):
     rows = [
-        {"index": i, "problem_index": 7, "problem_version": v, "question": "? A:1 B:2", "answer": "B", "image": picture(),
-         "question_type": "multi-choice", "metadata": "{'subject': 'Plane', 'subfield': 'Area'}"}
+        {"index": i, "problem_index": 7, "problem_version": v, "question": "? A:1 B:2", "answer": "B",
+         "image": picture(),         "question_type": "multi-choice", "metadata": "{'subject': 'Plane', 'subfield': 'Area'}"}
         for i, v in enumerate(["Text Dominant", "Vision Only"])
     ]  # fmt: skip
-    values, folder, _ = scored(tmp_path, "mathverse", rows, {"0": "The answer is B.", "1": "A"})
-    assert (values["fixed"]["accuracy/problem_version=Text Dominant"], values["fixed"]["accuracy/subject=Plane"]) == (1, 0.5)
+    values, *_ = scored(tmp_path, "mathverse", rows, {"0": "The answer is B.", "1": "A"})
+    assert (values["fixed"]["accuracy/problem_version=Text Dominant"], values["fixed"]["accuracy/subject=Plane"]) == (
+        1,
+        0.5,
+    )
     dyna = tmp_path / "dyna"
     dyna.mkdir()
     rows = [{"index": i, "qid": 1 + i // 2, "varid": i % 2, "question": "?", "answer": "2.5", "answer_type": "float",

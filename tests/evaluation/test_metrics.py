@@ -29,8 +29,8 @@ def test_macro_accuracy_lets_each_part_count_the_same():
 def test_hallusion_bench_by_hand():
     """Two sets. Set 0: figures 0 and 1, questions 0 and 1; set 1: figure 0, question 0.
 
-    Repetition 1: of (figure, question) 00, 01, 10, 11 right are 00, 01, 10; set 1 is right: aAcc 4/5, figures 0 of set 0
-    and of set 1 all right: fAcc 2/3; question 0 of both sets: qAcc 2/3. Repetition 2: only 11 is right: 1/5, 0, 0.
+    Repetition 1: of (figure, question) 00, 01, 10, 11 right are 00, 01, 10; set 1 is right: aAcc 4/5, figures 0 of
+    set 0 and of set 1 all right: fAcc 2/3; question 0 of both sets: qAcc 2/3. Repetition 2: only 11: 1/5, 0, 0.
     """
     rows = [
         ("10", {"set": 0, "figure": 0, "question": 0}),
@@ -103,8 +103,7 @@ def test_we_math_of_repetitions_is_computed_in_each():
     rows = [(a[0] + b[0], a[1]) for a, b in zip(we_math("111", "000"), we_math("101", "110"), strict=True)]
     both = values(WeMath(), made(rows, ["ID"]))
     assert both == {
-        name: [value, values(WeMath(), second)[name][0]]
-        for name, (value,) in values(WeMath(), first).items()
+        name: [value, values(WeMath(), second)[name][0]] for name, (value,) in values(WeMath(), first).items()
     }
 
 

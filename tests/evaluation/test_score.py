@@ -16,7 +16,9 @@ from mmcredit.evaluation.table import Question
 from mmcredit.types import UserError
 
 METRICS = {"accuracy": Accuracy(by=["task"]), "samples": OverSamples()}
-COUNT = Benchmark("Count", {"fixed": Scorer(Number(), METRICS), "official": Scorer(KitSubstring(), METRICS, "a substring")})
+COUNT = Benchmark(
+    "Count", {"fixed": Scorer(Number(), METRICS), "official": Scorer(KitSubstring(), METRICS, "a substring")}
+)
 SAID = {"a": ("1", ["10", "1"]), "b": ("3", ["There are three.", "3 | 3"]), "c": ("2", ["2", "nothing"])}
 
 
@@ -38,7 +40,9 @@ def test_both_scorers_and_where_they_differ(folder):
     assert fixed["pass@2"]["value"] == 1 and fixed["worst@2"]["value"] == pytest.approx(1 / 3)
     assert report["headline"] == "accuracy" and report["scorer"] == "fixed"
     assert report["different"]["responses"] == 2
-    assert [(e["id"], e["k"], e["fixed"]["correct"], e["official"]["correct"]) for e in report["different"]["examples"]] == [
+    assert [
+        (e["id"], e["k"], e["fixed"]["correct"], e["official"]["correct"]) for e in report["different"]["examples"]
+    ] == [
         ("a", 0, False, True),
         ("b", 0, True, False),
     ]
@@ -49,7 +53,11 @@ def test_both_scorers_and_where_they_differ(folder):
         "id": "a", "k": 0, "fixed": {"correct": False, "answer": "10"}, "official": {"correct": True, "answer": "10"},
     }  # fmt: skip
     text = (folder.path / "scores.md").read_text()
-    assert "| accuracy | 66.67 [" in text and "2 responses are graded differently" in text and "official: a substring" in text
+    assert (
+        "| accuracy | 66.67 [" in text
+        and "2 responses are graded differently" in text
+        and "official: a substring" in text
+    )
 
 
 def test_questions_with_the_same_prompt_are_told_apart(folder):
@@ -65,7 +73,7 @@ def test_scoring_fewer_responses_takes_the_first(folder):
 def test_incomplete_predictions_are_refused(folder):
     with pytest.raises(UserError, match=r"6 responses, 9 are needed \(k=3, 3 questions\): run stage=generate"):
         score(folder, COUNT, "fixed", 3, Bootstrap(10))
-    with pytest.raises(UserError, match="0 are needed .*no questions"):
+    with pytest.raises(UserError, match=r"0 are needed .*no questions"):
         score(Folder(folder.path / "empty"), COUNT, "fixed", 3, Bootstrap(10))
 
 

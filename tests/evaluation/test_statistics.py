@@ -65,6 +65,7 @@ def test_interval_of_a_mean_is_the_binomial_one():
 def test_copies_inside_a_cluster_add_no_information():
     """Ten copies of every question give the interval of one copy if they are one cluster, a narrower one if not."""
     rows = [("1" if i % 4 else "0", {"q": i}) for i in range(60)]
+
     def width(table):
         found = Bootstrap(4000)(Accuracy()(table))["accuracy"]
         return found.high - found.low
@@ -78,9 +79,7 @@ def test_exhaustive_bootstrap_of_three_clusters():
     """All 27 resamples of clusters with sums (1 of 1), (0 of 3), (2 of 2), enumerated: the bootstrap's 50 % interval
     must hit the quantiles of that distribution."""
     sums = [(1, 1), (0, 3), (2, 2)]
-    exact = [
-        sum(t for t, _ in drawn) / sum(b for _, b in drawn) for drawn in itertools.product(sums, repeat=3)
-    ]
+    exact = [sum(t for t, _ in drawn) / sum(b for _, b in drawn) for drawn in itertools.product(sums, repeat=3)]
     ratio = Ratio("x", np.array([[1.0], [0.0], [2.0]]), np.array([[1.0], [3.0], [2.0]]), np.array([0, 1, 2]))
     found = Bootstrap(40_000, level=0.5)([ratio])["x"]
     assert found.value == 0.5
@@ -112,7 +111,9 @@ def test_a_repetition_without_anything_to_count_is_left_out():
     ratio = Ratio("rate", np.array([[1.0, 0.0]]), np.array([[2.0, 0.0]]), np.array([0]))
     found = Bootstrap(10)([ratio])["rate"]
     assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
-    nothing = Bootstrap(10)([share("other", np.ones((1, 1)), np.array([0])), Ratio("r", *np.zeros((2, 1, 1)), np.array([0]))])
+    nothing = Bootstrap(10)(
+        [share("other", np.ones((1, 1)), np.array([0])), Ratio("r", *np.zeros((2, 1, 1)), np.array([0]))]
+    )
     assert np.isnan([nothing["r"].value, nothing["r"].low]).all()
 
 

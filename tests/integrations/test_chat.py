@@ -52,7 +52,9 @@ def test_pictures_stand_between_texts():
 
 def test_interleaved_and_text_only_requests_are_answered(model):
     red = Image.new("RGB", (64, 64), "red")
-    assert len(model([Request("q", ("first", red, "then", red, "what?"), SAMPLED), Request("t", ("1+1?",), GREEDY)])) == 2
+    assert (
+        len(model([Request("q", ("first", red, "then", red, "what?"), SAMPLED), Request("t", ("1+1?",), GREEDY)])) == 2
+    )
 
 
 def test_endings(model):

@@ -24,7 +24,7 @@ MODULE = "mmcredit.integrations.lmms_eval_model"
 def stub() -> dict[str, ModuleType]:
     """The parts of lmms-eval 0.7.3 that are used."""
 
-    class Lmms(abc.ABC):
+    class Lmms(abc.ABC):  # noqa: B024
         is_simple = True
 
         def __init__(self) -> None:
@@ -69,8 +69,13 @@ def test_generates_for_the_kit(kit):
     assert isinstance(made, base) and made.is_simple is False
     docs = [{"image": s.images[0], "question": s.question} for s in World("val", 3)]
     made.task_dict = {"world": {"val": docs}}
-    greedy, sampled = {"temperature": 0, "until": ["\n\n"]}, {"do_sample": True, "temperature": 1.0, "max_new_tokens": 16}
-    answers = made.generate_until([instance(0, greedy), instance(1, sampled), instance(1, sampled), instance(2, greedy)])
+    greedy, sampled = (
+        {"temperature": 0, "until": ["\n\n"]},
+        {"do_sample": True, "temperature": 1.0, "max_new_tokens": 16},
+    )
+    answers = made.generate_until(
+        [instance(0, greedy), instance(1, sampled), instance(1, sampled), instance(2, greedy)]
+    )
     assert len(answers) == 4 and all(isinstance(a, str) for a in answers)
     assert answers[1] != answers[2]  # copies of a question have draws of their own
     assert made.generate_until([instance(2, greedy)]) == answers[3:]
@@ -85,17 +90,22 @@ def test_settings_of_tasks(kit):
     law_of = importlib.import_module(MODULE).law_of
     assert law_of({}, 99) == (SamplingLaw(1, 0.0, 1.0, 99), ())
     assert law_of({"temperature": 0.7, "top_p": None, "until": "x"}, 99) == (SamplingLaw(1, 0.7, 1.0, 99), ("x",))
-    assert law_of({"temperature": 0.7, "do_sample": False, "top_p": 0.9, "max_new_tokens": 5}, 9)[0] == SamplingLaw(1, 0.0, 1.0, 5)
+    assert law_of({"temperature": 0.7, "do_sample": False, "top_p": 0.9, "max_new_tokens": 5}, 9)[0] == SamplingLaw(
+        1, 0.0, 1.0, 5
+    )
     with pytest.raises(ValueError, match="num_beams=3"):
         law_of({"num_beams": 3}, 9)
 
 
 def test_messages(kit):
     parts_of = importlib.import_module(MODULE).parts_of
-    system, user = {"role": "system", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "why?"}]}
+    system, user = (
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": [{"type": "text", "text": "why?"}]},
+    )
     assert parts_of([system, user], "q") == ("be brief", "why?")
     for bad in ({"role": "assistant", "content": "x"}, {"role": "user", "content": [{"type": "video", "url": "x"}]}):
-        with pytest.raises(ValueError, match="^q: mmcredit"):
+        with pytest.raises(ValueError, match=r"^q: mmcredit"):
             parts_of([bad], "q")
 
 

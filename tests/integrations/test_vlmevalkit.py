@@ -19,7 +19,15 @@ from mmcredit.integrations.vlmevalkit import export, register
 from mmcredit.types import UserError
 
 ROWS = [
-    {"index": "3", "image": "AAAA" * 9, "image_path": "x.png", "question": "which\none?", "A": "None", "B": "=1+1", "answer": "B"},
+    {
+        "index": "3",
+        "image": "AAAA" * 9,
+        "image_path": "x.png",
+        "question": "which\none?",
+        "A": "None",
+        "B": "=1+1",
+        "answer": "B",
+    },
     {"index": "4", "image": "3", "image_path": "", "question": "tab\there", "A": "2", "B": "", "answer": "A"},
 ]
 SAID = {"3": '=cmd "quoted"\nB', "4": "None"}
@@ -46,7 +54,11 @@ def test_predictions_read_as_the_kit_reads_them(files, tmp_path, form):
     tsv, folder = files
     path = export(folder, tsv, tmp_path / "work", "mine", form, k=1)
     assert path == tmp_path / "work" / "mine" / f"mine_MySet.{form}"
-    read = {"tsv": lambda p: pd.read_csv(p, sep="\t"), "xlsx": pd.read_excel, "json": lambda p: pd.DataFrame(json.load(p.open()))}
+    read = {
+        "tsv": lambda p: pd.read_csv(p, sep="\t"),
+        "xlsx": pd.read_excel,
+        "json": lambda p: pd.DataFrame(json.load(p.open())),
+    }
     table = read[form](path)
     assert list(table.columns) == ["index", "question", "A", "B", "answer", "prediction"]
     assert list(table["index"]) == [3, 4] and table["prediction"][0] == SAID["3"]
@@ -55,7 +67,7 @@ def test_predictions_read_as_the_kit_reads_them(files, tmp_path, form):
 
 def test_what_cannot_be_exported_is_said(files, tmp_path):
     tsv, folder = files
-    with pytest.raises(UserError, match="export.form=pkl must be one of xlsx, tsv, json"):
+    with pytest.raises(UserError, match=r"export.form=pkl must be one of xlsx, tsv, json"):
         export(folder, tsv, tmp_path, "mine", "pkl")
     with pytest.raises(UserError, match="no response number 5"):
         export(folder, tsv, tmp_path, "mine", "tsv", k=5)

@@ -96,7 +96,7 @@ class AllRight:
 
 @dataclass(frozen=True)
 class OverSamples:
-    """pass@k and worst@k (at least one, all of k responses right; unbiased) and maj@K, of the K responses to a question.
+    """pass@k and worst@k (at least one, all of k responses right; unbiased) and maj@K, of K responses to a question.
 
     Args:
         at: values of k; those above K are left out.
@@ -123,8 +123,8 @@ class WeMath:
     """Four kinds of understanding, from composite problems and the steps they are made of (arXiv 2407.01284).
 
     Insufficient knowledge: a step and the problem are wrong. Inadequate generalization: steps right, problem wrong.
-    Complete mastery: problem right with all steps (strict), with any step (loose). Rote memorization: problem right with
-    a wrong step (strict), with all steps wrong (loose). Score: 1 - IK - .5 IG - RM. ``rm_rate``: RM / (RM + CM).
+    Complete mastery: problem right with all steps (strict), with any step (loose). Rote memorization: problem right
+    with a wrong step (strict), with all steps wrong (loose). Score: 1 - IK - .5 IG - RM. ``rm_rate``: RM / (RM + CM).
 
     Args:
         problem: column that a problem and its steps share.

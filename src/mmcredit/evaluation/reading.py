@@ -20,10 +20,9 @@ _NUMBER = re.compile(
 _THINKING = re.compile(r"^.*</think>", re.DOTALL)
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 _WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}")
-_COUNTED = {word: n for n, word in enumerate(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty".split()
-)}  # fmt: skip
+_WORDS = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+          "seventeen eighteen nineteen twenty")  # fmt: skip
+_COUNTED = {word: value for value, word in enumerate(_WORDS.split())}
 
 
 def options_of(question: Question) -> dict[str, str]:

@@ -12,6 +12,7 @@ from mmcredit.data.gate import BadRow
 from mmcredit.data.templates import Template
 from mmcredit.evaluation.files import Prediction
 from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.rollout.sampling import Sampled
 from mmcredit.rollout.text import decode_with_spans
 from mmcredit.types import Prompts, Sample, UserError
 
@@ -19,8 +20,8 @@ from mmcredit.types import Prompts, Sample, UserError
 class Engine(Protocol):
     """Samples responses; the draws of (question, k) depend on their names alone."""
 
-    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int) -> list[list[Tensor]]:
-        """[B][K] sampled ids, each up to and including its end token."""
+    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> Sampled:
+        """K responses to each of B prompts."""
 
 
 class Responder:
@@ -50,7 +51,7 @@ class Responder:
             prompts = self.encoder(samples)
         except BadRow as problem:
             raise UserError(f"one of the questions {', '.join(s.id for s in samples)[:300]}: {problem}") from None
-        sampled = self.engine.generate(self.policy, prompts, step)
+        sampled = self.engine.generate(self.policy, prompts, step).ids
         return [
             self._prediction(sample, k, ids)
             for sample, group in zip(samples, sampled, strict=True)

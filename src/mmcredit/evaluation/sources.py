@@ -27,6 +27,8 @@ class Together:
         for name, part in self.parts.items():
             if index < len(part):
                 sample = part[index]
-                return replace(sample, id=f"{name}/{sample.id}", meta={"index": sample.id, **sample.meta, "split": name})
+                return replace(
+                    sample, id=f"{name}/{sample.id}", meta={"index": sample.id, **sample.meta, "split": name}
+                )
             index -= len(part)
         raise IndexError(index)

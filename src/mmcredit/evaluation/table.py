@@ -1,6 +1,7 @@
 """What is scored: questions and the grades of their sampled responses.
 
-Suffixes: Q questions, K sampled responses of a question, U units of a metric (questions, figures, problems), C clusters.
+Suffixes: Q questions, K sampled responses of a question, U units of a metric (questions, figures, problems), C
+clusters.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mmcredit.types import UserError
 class Question:
     """One row of a benchmark, without its pictures.
 
-    Example: ``Question("7", "Which is larger?\\nA. left\\nB. right", "B", {"A": "left", "B": "right", "task": "size"})``
+    Example: ``Question("7", "Which is larger?", "B", {"A": "left", "B": "right", "task": "size"})``
     """
 
     id: str

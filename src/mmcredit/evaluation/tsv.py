@@ -46,9 +46,9 @@ class BenchmarkTSV(VLMEvalTSV):
         if not file.is_file():
             raise UserError(f"benchmark.path={path} does not exist: name the benchmark's TSV file (see its yaml)")
         named = {"question": (question,) if question else (), "answer": (answer,) if answer else ()}
-        self.roles = {**VLMEvalTSV.roles, **{role: names for role, names in named.items() if names}}
-        if fixed_question is not None:
-            self.required = ("answer", "id")
+        roles = {**VLMEvalTSV.roles, **{role: names for role, names in named.items() if names}}
+        required = ("answer", "id") if fixed_question is not None else VLMEvalTSV.required
+        self.roles, self.required = roles, required  # type: ignore[misc, assignment]
         self.text_only, self.fixed_question, self.with_pictures = text_only, fixed_question, pictures
         self.only = dict(only or {})
         super().__init__(file, root)

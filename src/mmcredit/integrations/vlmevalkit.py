@@ -9,6 +9,7 @@ Model: ``register("mine", "<run>/policy")`` before its ``run.py`` asks for ``--m
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -63,7 +64,7 @@ def _rows(file: Path) -> tuple[list[str], list[dict[str, str]]]:
 
 
 def _table(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Any:
-    """The rows as the kit's own reading of the file has them: numbers where a whole column is numbers, NaN for empty."""
+    """The rows as pandas reads the file: numbers where a whole column is numbers, NaN for empty cells."""
     import io
 
     import pandas as pd
@@ -88,7 +89,7 @@ def _xlsx(path: Path, names: Sequence[str], rows: Sequence[Mapping[str, str]]) -
     sheet = book.create_sheet("Sheet1")
     sheet.append(list(names))
     for row in _table(names, rows).astype(object).itertuples(index=False):
-        cells = [None if value != value else value for value in row]
+        cells = [None if isinstance(value, float) and math.isnan(value) else value for value in row]
         plain = [ILLEGAL_CHARACTERS_RE.sub("", c)[:CELL] if isinstance(c, str) else c for c in cells]
         sheet.append([_cell(sheet, c) for c in plain])
     book.save(path)

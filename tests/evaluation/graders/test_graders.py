@@ -122,7 +122,8 @@ def test_number_tolerance_is_exact_at_its_border():
 @pytest.mark.parametrize(
     ("response", "right"),
     [
-        ("rows={4} columns={5}", True), ("columns={5} rows={4}", True), ("4 rows and 5 columns", True), ("(4, 5)", True),
+        ("rows={4} columns={5}", True), ("columns={5} rows={4}", True), ("4 rows and 5 columns", True),
+        ("(4, 5)", True),
         ("5 columns, 4 rows", True), ("{4}{5}", True), ("The grid has 4 rows and 5 columns.", True),
         (r"\boxed{(4,5)}", True), ("rows={5} columns={4}", False), ("(5, 4)", False), ("45", False), ("", False),
     ],
@@ -133,7 +134,8 @@ def test_rows_and_columns(response, right):
 
 @pytest.mark.parametrize(
     ("response", "right"),
-    [("{r}", True), ("R", True), (r"\boxed{r}", True), ('The letter "r" is circled.', True), ("The circled letter is r", False),
+    [("{r}", True), ("R", True), (r"\boxed{r}", True), ('The letter "r" is circled.', True),
+     ("The circled letter is r", False),
      ("{s}", False), ("", False), ("{r}{s}", False)],
 )  # fmt: skip
 def test_symbol(response, right):

@@ -44,12 +44,21 @@ def test_an_option_that_reads_none_does_not_exist_for_the_kit():
 
 def test_open_questions_are_multiple_choice_between_the_answer_and_others():
     ask = Question("1", "?", "24.32")
-    assert [KitOpen()(ask, text).correct for text in ("24.32", "It is 24.32", "A", "24.3", "B")] == [True] * 3 + [False] * 2
+    assert [KitOpen()(ask, text).correct for text in ("24.32", "It is 24.32", "A", "24.3", "B")] == [True] * 3 + [
+        False
+    ] * 2
 
 
 @pytest.mark.parametrize(
     ("response", "read"),
-    [("Yes", "Yes"), ("yes, it is", "Yes"), ("No. Yes? No", None), ("It is not known", None), ("no", "No"), ("Noo", None)],
+    [
+        ("Yes", "Yes"),
+        ("yes, it is", "Yes"),
+        ("No. Yes? No", None),
+        ("It is not known", None),
+        ("no", "No"),
+        ("Noo", None),
+    ],
 )
 def test_yes_no(response, read):
     grade = KitYesNo()(Question("1", "?", "Yes"), response)

@@ -48,8 +48,9 @@ class RowsColumns:
 
 
 def _count(text: str, name: str) -> str | None:
-    """The number that stands closest to a name, after it (``rows={4}``) or before it (``4 rows``); of several the last."""
-    found = re.findall(rf"{name}s?[\s=:({{]{{0,4}}(\d{{1,9}})|(\d{{1,9}})\s{{1,3}}{name}", text, re.IGNORECASE)
+    """The number after a name (``rows={4}``) or before it (``4 rows``); of several the last."""
+    pattern = rf"{name}s?[\s=:({{]{{0,4}}(\d{{1,9}})|(\d{{1,9}})\s{{1,3}}{name}"
+    found = re.findall(pattern, text, re.IGNORECASE)
     return next(filter(None, found[-1])) if found else None
 
 

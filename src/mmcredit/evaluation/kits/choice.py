@@ -17,7 +17,7 @@ _REFUSALS = (
 )
 _VERBOSE = re.compile(r"(?i)(?:correct\s+)?answer\s+is\s+\**([ABCD])\**")
 _SPACES = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
-_PUNCTUATION = r''';/[]"{}()=+\_->$<@`,?!'''.replace("$", "")
+_PUNCTUATION = r""";/[]"{}()=+\_->$<@`,?!""".replace("$", "")
 
 
 _NAN = {"#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
@@ -106,7 +106,7 @@ class KitAfterAnswer:
     """We-Math: the first character after the last ``Answer``, if it is a letter A to H."""
 
     def __call__(self, question: Question, response: str) -> Grade:
-        rest = re.sub(r"[><:.]", "", response.split("Answer")[-1].strip()).strip()
+        rest = re.sub(r"[><:.]", "", response.rpartition("Answer")[2].strip()).strip()
         given = rest[0] if rest and rest[0] in "ABCDEFGH" else None
         return Grade(given is not None and given == question.answer, given)
 
@@ -121,4 +121,3 @@ class KitLetters:
         right = "".join(sorted(letter.lower() for letter in question.answer.split(", ")))
         given = "".join(sorted(response.lower()))
         return Grade(given == right, given)
-

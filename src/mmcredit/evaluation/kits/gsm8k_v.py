@@ -46,7 +46,7 @@ def _candidates(text: str) -> Iterator[str]:
     lines = text.split("\n")
     last = [line.strip() for line in reversed(lines)]
     yield from (m[-1] for p in _FINAL if (m := re.findall(p, text, re.IGNORECASE | re.MULTILINE)))
-    yield from (m[1] for line in last[:5] if line for p in _ALONE if (m := re.match(p, line, re.IGNORECASE)))
+    yield from (alone[1] for line in last[:5] if line for p in _ALONE if (alone := re.match(p, line, re.IGNORECASE)))
     paragraph = re.split(r"\n\s*\n", text)[-1]
     yield from (m[-1] for p in _CONTEXT if (m := re.findall(p, paragraph, re.IGNORECASE)))
     yield from (m[-1] for line in last[:3] for p in (_PLAIN, _COMMAS) if (m := re.findall(p, line)))

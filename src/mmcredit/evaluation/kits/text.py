@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mmcredit.evaluation.table import Grade, Question
@@ -75,11 +76,14 @@ class KitScalar:
 
     def __call__(self, question: Question, response: str) -> Grade:
         try:
-            read = {"int": int, "float": float, "str": lambda text: "None"}[self.kind]
-            given, right = read(response), {"str": str}.get(self.kind, read)(question.answer)
+            given = _SCALARS[self.kind](response)
+            right = question.answer if self.kind == "str" else _SCALARS[self.kind](question.answer)
         except (ValueError, OverflowError):
             return Grade(False, None)
         return Grade(given == right, str(given)[:100])
+
+
+_SCALARS: dict[str, Callable[[str], object]] = {"int": int, "float": float, "str": lambda _: "None"}
 
 
 @dataclass(frozen=True)
@@ -124,17 +128,13 @@ def _parsed(text: str | None, kind: str) -> str | None:
     if text is None:
         return None
     if kind == "float":
-        if text.isdigit():
-            return text[:300]
-        first = text.split(" ")[0]
+        first = text if text.isdigit() else text.split(" ")[0]
         times, factor = (first.split("π")[0], math.pi) if "π" in first else (first, 1.0)
         try:
             return str(float(times) * factor)
         except ValueError:
             return None
-    if kind == "multiple choice":
-        if len(text) == 1:
-            return text.upper()
-        found = [letter for letter in "ABCDE" if letter in text.upper()]
-        return found[0] if len(found) == 1 else None
-    return text
+    if kind != "multiple choice":
+        return text
+    found = [letter for letter in "ABCDE" if letter in text.upper()]
+    return text.upper() if len(text) == 1 else found[0] if len(found) == 1 else None

@@ -103,6 +103,7 @@ def test_finished_evaluations_load_no_model_again(unbroken, monkeypatch):
         ("rollout.temperature=0.5", "begun with another rollout"),
         ("benchmark.size=7", "begun with another questions and source"),
         ("bootstrap.replicates=0", "bootstrap.replicates=0"),
+        ("rollout.temperature=0", "gives 3 equal responses a question: add k=1"),
         ("k=0", "k=0 must be a whole number at least 1"),
         ("batch=0", "batch=0 must be a whole number at least 1"),
     ],

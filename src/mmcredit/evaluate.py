@@ -59,6 +59,8 @@ def predict(cfg: DictConfig, folder: Any) -> None:
     from mmcredit.evaluation.generate import generate
     from mmcredit.types import UserError
 
+    if cfg.rollout.temperature == 0 and cfg.k > 1:
+        raise UserError(f"rollout.temperature=0 gives {cfg.k} equal responses a question: add k=1")
     if missing := missing_weights(cfg):
         raise UserError(f"this evaluation cannot start here: {'; '.join(missing)}")
     quiet()

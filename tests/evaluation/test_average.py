@@ -28,7 +28,7 @@ def test_each_benchmark_counts_the_same(tmp_path):
 
 
 def test_what_cannot_be_averaged_is_said(tmp_path):
-    with pytest.raises(UserError, match="no scores.json below"):
+    with pytest.raises(UserError, match=r"no scores\.json below"):
         average(tmp_path)
     scores(tmp_path / "0", "A", fixed=0.5)
     scores(tmp_path / "1", "A", fixed=0.5)

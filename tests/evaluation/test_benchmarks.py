@@ -81,7 +81,7 @@ def scored(
 
 
 def test_the_papers_sets_are_there():
-    assert {name for names in PAPERS.values() for name in names.split()} | {"world"} == set(NAMES)
+    assert {name for names in PAPERS.values() for name in names.split()} | {"world", "jsonl"} == set(NAMES)
     assert [len(names.split()) for names in PAPERS.values()] == [9, 9, 5, 5]
 
 
@@ -232,7 +232,8 @@ def test_we_math_and_logic_vista(tmp_path):
 def test_math_verse_versions_and_dyna_math(tmp_path):
     rows = [
         {"index": i, "problem_index": 7, "problem_version": v, "question": "? A:1 B:2", "answer": "B",
-         "image": picture(),         "question_type": "multi-choice", "metadata": "{'subject': 'Plane', 'subfield': 'Area'}"}
+         "image": picture(), "question_type": "multi-choice",
+         "metadata": "{'subject': 'Plane', 'subfield': 'Area'}"}
         for i, v in enumerate(["Text Dominant", "Vision Only"])
     ]  # fmt: skip
     values, *_ = scored(tmp_path, "mathverse", rows, {"0": "The answer is B.", "1": "A"})

@@ -12,11 +12,12 @@ import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
 ROOMS = ["types", "functional", "data", "models", "rollout", "reward", "scoring", "services", "credit", "algorithm"]
-ROOMS += ["module", "teacher", "observers"]
+ROOMS += ["module", "teacher", "observers", "evaluation", "integrations"]
 ENTRIES = {
     "fit",
     "prepare",
     "serve",
+    "evaluate",
     "launch",
     "checks",
     "build",

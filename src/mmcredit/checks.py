@@ -40,6 +40,8 @@ def _experiment() -> str:
 
 WHOLE, REAL = "a whole number", "a number"
 RULES = {  # key -> kind, smallest, largest; absent keys are skipped
+    "k": (WHOLE, 1, None),
+    "batch": (WHOLE, 1, None),
     "steps": (WHOLE, 1, None),
     "seed": (WHOLE, 0, None),
     "max_grad_norm": (REAL, 1e-12, None),
@@ -162,12 +164,15 @@ def missing_weights(cfg: DictConfig) -> list[str]:
 
 def missing_data(cfg: DictConfig) -> list[str]:
     """A data file that is not named or not there."""
-    needs_file = "path" in cfg.data.train
-    if needs_file and cfg.data.path is None:
-        return ["no data file is named (data.path=/path/to/file.jsonl)"]
-    if needs_file and not Path(cfg.data.path).expanduser().is_file():
-        return [f"data.path={cfg.data.path} does not exist"]
-    return []
+    if "path" not in cfg.data.train:
+        return []
+    if cfg.data.path is None:
+        return ["no data file is named (data.path=/path/to/file; for some corpora a folder or a hub name)"]
+    from mmcredit.data.sources.rows import is_hub_name
+
+    if Path(cfg.data.path).expanduser().exists() or is_hub_name(cfg.data.path):
+        return []
+    return [f"data.path={cfg.data.path} does not exist"]
 
 
 def missing_services(cfg: DictConfig) -> list[str]:

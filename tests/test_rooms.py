@@ -12,11 +12,12 @@ import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
 ROOMS = ["types", "functional", "data", "models", "rollout", "reward", "scoring", "services", "credit", "algorithm"]
-ROOMS += ["module", "teacher", "observers", "evaluation", "integrations"]
+ROOMS += ["module", "teacher", "observers", "evaluation", "integrations", "callbacks", "diagnostics"]
 ENTRIES = {
     "fit",
     "prepare",
     "serve",
+    "diagnose",
     "evaluate",
     "launch",
     "checks",
@@ -25,7 +26,6 @@ ENTRIES = {
     "preparation",
     "__init__",
     "configs",
-    "callbacks",
 }
 METHOD_MAY_USE = {"credit", "functional", "types", "scoring", "services"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import comb
 
@@ -79,19 +79,26 @@ class Bootstrap:
         """An estimate of each metric, by name."""
         count = max(int(ratio.cluster_U.max()) for ratio in ratios) + 1
         sums = [_by_cluster(ratio, count) for ratio in ratios]
-        rng = np.random.default_rng(stable_seed(self.seed, "cluster bootstrap"))
-        drawn = np.concatenate([_replicates(rng, size, sums, count) for size in self._chunks()], axis=1)
-        tail = (1 - self.level) / 2 * 100
+        drawn = np.concatenate([_replicates(weight_RC, sums) for weight_RC in self.weights(count)], axis=1)
         found = {}
-        for ratio, values in zip(ratios, drawn, strict=True):
-            value_K, kept = ratio.value_K, values[~np.isnan(values)]
+        for ratio, values_R in zip(ratios, drawn, strict=True):
+            value_K = ratio.value_K
             std = float(value_K.std(ddof=1)) if len(value_K) > 1 else None
-            low, high = np.percentile(kept, [tail, 100 - tail]) if len(kept) else (np.nan, np.nan)
-            found[ratio.name] = Estimate(float(_mean(value_K)), std, float(low), float(high))
+            found[ratio.name] = Estimate(float(_mean(value_K)), std, *self.interval(values_R))
         return found
 
-    def _chunks(self) -> list[int]:
-        return [min(CHUNK, self.replicates - start) for start in range(0, self.replicates, CHUNK)]
+    def weights(self, count: int) -> Iterator[np.ndarray]:
+        """[r, C] how often each of ``count`` clusters is drawn, r <= 250 replicates at a time; always the same."""
+        rng = np.random.default_rng(stable_seed(self.seed, "cluster bootstrap"))
+        for start in range(0, self.replicates, CHUNK):
+            size = min(CHUNK, self.replicates - start)
+            yield rng.multinomial(count, np.full(count, 1 / count), size=size)
+
+    def interval(self, values_R: np.ndarray) -> tuple[float, float]:
+        """Percentile interval of a metric's replicates; those in which nothing is counted (nan) are left out."""
+        kept, tail = values_R[~np.isnan(values_R)], (1 - self.level) / 2 * 100
+        low, high = np.percentile(kept, [tail, 100 - tail]) if len(kept) else (np.nan, np.nan)
+        return float(low), float(high)
 
 
 def _by_cluster(ratio: Ratio, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -104,11 +111,9 @@ def _by_cluster(ratio: Ratio, count: int) -> tuple[np.ndarray, np.ndarray]:
     return parts[0], parts[1]
 
 
-def _replicates(
-    rng: np.random.Generator, size: int, sums: Sequence[tuple[np.ndarray, np.ndarray]], count: int
-) -> np.ndarray:
-    """[metrics, size] values under resampled clusters, mean over repetitions."""
-    weight_RC = rng.multinomial(count, np.full(count, 1 / count), size=size).astype(float)
+def _replicates(weight_RC: np.ndarray, sums: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """[metrics, replicates] values under resampled clusters, mean over repetitions."""
+    weight_RC = weight_RC.astype(float)
     values = []
     for top_CK, bottom_CK in sums:
         with np.errstate(invalid="ignore"):

@@ -12,11 +12,20 @@ from mmcredit.types import Box, Sample
 
 
 def exported(sample: Sample, index: int, row: Row, folder: Path) -> Row:
-    """The row that ``mmcredit.data.sources.jsonl`` reads; saves the pictures as ``images/<index>_<number>.png``.
+    """The row that ``mmcredit.data.sources.jsonl`` reads, with a judge's material; saves the pictures.
 
     Args:
         row: ``reference``, ``pseudo_ground_truth``, ``key_facts``, ``correct``.
     """
+    found = question_row(sample, index, folder)
+    found |= {key: _plain(row[key]) for key in ("reference", "pseudo_ground_truth")}
+    found["key_facts"] = list(filter(None, map(_plain, row["key_facts"])))
+    found["accuracy"] = sum(row["correct"]) / len(row["correct"])
+    return {key: value for key, value in found.items() if value not in ([], "")}
+
+
+def question_row(sample: Sample, index: int, folder: Path) -> Row:
+    """The row of the question alone; saves the pictures as ``images/<index>_<number>.png``."""
     (folder / "images").mkdir(exist_ok=True)
     names = [f"images/{index:06d}_{number}.png" for number in range(len(sample.images))]
     for name, picture in zip(names, sample.images, strict=True):
@@ -25,9 +34,6 @@ def exported(sample: Sample, index: int, row: Row, folder: Path) -> Row:
     found |= {"family": sample.family, "boxes": list(map(_numbers, sample.boxes))}
     found |= {key: _numbers(box) for key in BOX_FIELDS if (box := getattr(sample, key)) is not None}
     found["objects"] = [asdict(thing) | {"box": _numbers(thing.box)} for thing in sample.objects]
-    found |= {key: _plain(row[key]) for key in ("reference", "pseudo_ground_truth")}
-    found["key_facts"] = list(filter(None, map(_plain, row["key_facts"])))
-    found["accuracy"] = sum(row["correct"]) / len(row["correct"])
     return {key: value for key, value in found.items() if value not in ([], "")}
 
 

@@ -67,13 +67,14 @@ def build_setting(cfg: DictConfig) -> Any:
     from mmcredit.diagnostics.setting import Setting
 
     bank, known = load(cfg.bank), paths(cfg)
+    cfg.template = {"_target_": "mmcredit.data.templates.Template", **bank.settings["template"]}
     processor = instantiate(cfg.model.processor)
     return Setting(
         bank=bank,
         encoder=Encoder(processor, bank.template),
         checkpoints={name: partial(policy, cfg, path, processor) for name, path in known.items()},
         engine=instantiate(cfg.rollout.engine),
-        grade=instantiate(cfg.reward, template=bank.template),
+        grade=instantiate(cfg.reward),
         bootstrap=instantiate(cfg.bootstrap),
         batch=cfg.batch,
         temperature=cfg.rollout.temperature or 1.0,

@@ -8,12 +8,11 @@ import json
 import pytest
 import torch
 
-from benchmarks import ced_margin, flops, growth, memory, methods, packing, peers, step
+from benchmarks import flops, growth, memory, methods, packing, peers, step
 from benchmarks.ours import FIXED, FORCED, Steps
 from benchmarks.settings import SMALLEST, Settings
 from benchmarks.table import Table
 from benchmarks.timing import interleave, ratio
-from mmcredit.data.world.source import World
 from mmcredit.scoring.views import View
 
 
@@ -88,28 +87,3 @@ def test_the_command_line_chooses_sections_and_sizes_and_writes_json(monkeypatch
     assert written["sections"] == {"growth": [{"title": "title", "rows": [{"G": 3}], "notes": []}]}
     assert written["settings"]["new_tokens"] == Settings().new_tokens and written["machine"]["threads"] == 1
     assert "title" in capsys.readouterr().out
-
-
-def test_the_interval_by_hand():
-    assert ced_margin.interval([1.0, 1.0, 1.0], 50) == (1.0, 1.0, 1.0)
-    mean, low, high = ced_margin.interval([0.0] * 50 + [1.0] * 50, 4000)  # standard error .05
-    assert mean == 0.5 and low == pytest.approx(0.402, abs=0.011) and high == pytest.approx(0.598, abs=0.011)
-
-
-def test_the_margin_probe_runs_and_moves_boxes_away(tmp_path, capsys):
-    ced_margin.main([str(tmp_path / "a" / "m.json"), "--samples", "3", "--group", "2", "--k", "1", "--replicates", "9"])
-    rows = json.loads((tmp_path / "a" / "m.json").read_text())["rows"]
-    assert len(rows) == 12 and "true box" in capsys.readouterr().out
-    sample = World("val", 1, seed=7, families=("counting",))[0]
-    assert ced_margin.elsewhere(sample).proposal_bbox.iou(sample.proposal_bbox) <= 0.05
-
-
-@pytest.mark.slow
-def test_only_the_true_box_has_a_clear_margin():
-    rows = {row["condition"]: row for row in ced_margin.run().rows if row["family"] == "all"}
-    low, high = ({name: bound(row["floored"], i) for name, row in rows.items()} for i in (0, 1))
-    assert low["true box"] > 0.2 and high["random box"] < 0.1 and abs(high["blank picture"]) < 0.05
-
-
-def bound(cell: str, which: int) -> float:
-    return float(cell.partition("[")[2].strip("]").split(", ")[which])

@@ -88,10 +88,12 @@ class Bank:
         Raises:
             UserError: the tokens mean another text to this tokenizer.
         """
-        frozen = self.responses[start:stop]
+        frozen, tokenizer = self.responses[start:stop], encoder.processor.tokenizer
         ids = [[torch.tensor(response.ids) for response in group] for group in frozen]
-        responses = collate(encoder.processor.tokenizer, ids, end_ids)
-        if responses.texts != tuple(tuple(response.text for response in group) for group in frozen):
+        known = all(max(response.ids) < len(tokenizer) for group in frozen for response in group)
+        responses = collate(tokenizer, ids, end_ids) if known else None
+        texts = tuple(tuple(response.text for response in group) for group in frozen)
+        if responses is None or responses.texts != texts:
             raise UserError(
                 "the bank's tokens are not those of this model's tokenizer: compare checkpoints of one model, or build "
                 f"a bank with it ({BUILD} model=...)"

@@ -24,8 +24,10 @@ class Draws:
         return Draws(self.value - other.value, self.drawn_R - other.drawn_R)
 
     def __truediv__(self, other: Draws) -> Draws:
+        bottom = np.array([other.value, *other.drawn_R])
         with np.errstate(divide="ignore", invalid="ignore"):
-            return Draws(float(np.float64(self.value) / other.value), self.drawn_R / other.drawn_R)
+            value, *drawn = np.where(bottom != 0, np.array([self.value, *self.drawn_R]) / bottom, np.nan)
+        return Draws(float(value), np.array(drawn))
 
     def __abs__(self) -> Draws:
         return Draws(abs(self.value), np.abs(self.drawn_R))

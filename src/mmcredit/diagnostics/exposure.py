@@ -20,6 +20,7 @@ from mmcredit.diagnostics.exposure_watch import ExposureWatch, StepExposure, Tap
 from mmcredit.diagnostics.figures import lines
 from mmcredit.diagnostics.findings import Cell, Findings, Row, Section
 from mmcredit.evaluation.statistics import Bootstrap, Estimate
+from mmcredit.functional import world
 from mmcredit.module import CreditModule
 from mmcredit.types import UserError
 
@@ -55,7 +56,16 @@ class Exposure:
                 raise UserError(f"run {name}: {missing[0]} does not exist; mmcredit.fit writes it")
 
     def __call__(self, setting: None = None) -> Findings:
+        """Replay and measure.
+
+        Raises:
+            UserError: several processes; a run whose window trained nothing.
+        """
+        if world() > 1:
+            raise UserError("diagnostic=exposure replays runs in one process: start it without torchrun")
         found = {name: replay(folder, self.steps, self.resume) for name, folder in self.runs.items()}
+        if idle := [name for name, steps in found.items() if not steps]:
+            raise UserError(f"run {idle[0]} trained nothing in {self.steps} steps: dynamic sampling kept no prompt")
         return table(found, self.bootstrap)
 
 

@@ -83,13 +83,16 @@ class ExposureWatch(Tap):
         return None
 
     def finish(self, step: int) -> None:
-        """Close the step that was just trained."""
+        """Close the step; one that trained nothing is left out."""
+        if not self.routed_BGT.numel():
+            return
         routed_BG = self.routed_BGT.any(-1)
         means = [
             masked_mean(values.double(), self.routed_BGT, dim=-1)[routed_BG]
             for values in (self.parent.advantage_BGT > 0, self.mass_BGT)
         ]
         self.steps.append(StepExposure(step, *(float(m.mean()) if len(m) else float("nan") for m in means)))
+        self.routed_BGT = torch.zeros(0)
 
 
 def watched(chain: Sequence[CreditCallback], watch: ExposureWatch) -> list[CreditCallback]:

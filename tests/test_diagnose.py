@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from functools import partial
@@ -75,8 +76,6 @@ def test_mistakes(overrides, wanted, bank_folder, tmp_path):  # noqa: F811
         run_diagnose(tmp_path, *given, *overrides)
     mistake = user_error(caught.value)
     assert isinstance(mistake, UserError) and "\n" not in str(mistake), caught.value
-    import re
-
     assert re.search(wanted, str(mistake)), mistake
 
 
@@ -89,5 +88,6 @@ def test_an_unknown_diagnostic_is_one_line():
 
 @pytest.mark.slow
 def test_from_the_command_line(tmp_path):
-    out = subprocess.run([sys.executable, "-m", "mmcredit.diagnose"], capture_output=True, text=True, cwd=tmp_path)
+    command = [sys.executable, "-m", "mmcredit.diagnose"]
+    out = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
     assert out.returncode == 2 and out.stderr.startswith("error: bank=None is no reference bank")

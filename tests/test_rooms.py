@@ -16,7 +16,9 @@ ROOMS += ["module", "teacher", "observers", "evaluation", "integrations", "callb
 ENTRIES = {
     "fit",
     "prepare",
+    "replay",
     "serve",
+    "checkpoints",
     "diagnose",
     "evaluate",
     "launch",

@@ -28,7 +28,10 @@ def test_one_response_by_hand():
     claims.append(claim("1", (19, 20), None, span_group="other"))
     found = audited(4, 1, text, spans, claims, right=True, silent=False)
     wanted = (1.0, 2.0, 4 / 7, 0.5, 1.0, 1.0, 0.0, 0.0, 7.0)
-    assert tuple(getattr(found, key) for key in MEASURES) == pytest.approx(wanted) and (found.question, found.response) == (4, 1)
+    assert tuple(getattr(found, key) for key in MEASURES) == pytest.approx(wanted) and (
+        found.question,
+        found.response,
+    ) == (4, 1)
     silent = audited(0, 0, "It is unclear to me", [(0, 19)], [], right=False, silent=True)
     assert silent.uncertain == silent.abstains == 1.0 and math.isnan(silent.unsupported_claims)
     assert (silent.direct_claim, silent.unsupported, silent.direct_tokens) == (0.0, 0.0, 0.0)

@@ -12,7 +12,7 @@ NAN = float("nan")
 
 
 def test_claims_count_within_responses_and_responses_within_questions():
-    """Question 0: response 0 has claims 1, 3 (mean 2), response 2 has 8: mean 5. Question 1: only nan. Question 2: 4."""
+    """Question 0: response 0 has claims 1, 3 (mean 2), response 2 has 8: mean 5. Question 1: nan. Question 2: 4."""
     question, response = np.array([0, 0, 0, 1, 2, 0]), np.array([0, 0, 2, 0, 1, 0])
     values = np.array([1.0, 3.0, 8.0, NAN, 4.0, NAN])
     found = by_question(4, question, response, values)

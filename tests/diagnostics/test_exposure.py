@@ -10,6 +10,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from tests.callbacks.ragged import GivenRouter, claim, rollout_of, written
+from tests.diagnostics.conftest import run_diagnose
 from tests.test_fit import SMALL, config
 
 from mmcredit.algorithm.reduction import TokenMean
@@ -20,6 +21,7 @@ from mmcredit.diagnostics.exposure import Exposure, table
 from mmcredit.diagnostics.exposure_watch import ExposureWatch, StepExposure, Tap, watched
 from mmcredit.evaluation.statistics import Bootstrap
 from mmcredit.fit import fit
+from mmcredit.replay import replay
 from mmcredit.services.claims import Routing
 from mmcredit.services.oracle_router import OracleRouter
 from mmcredit.types import UserError
@@ -88,16 +90,22 @@ def run_folder(tmp_path_factory):
 
 
 def test_a_run_is_replayed_from_its_checkpoint_and_from_its_start(run_folder):
-    later = Exposure({"pacg": str(run_folder)}, Bootstrap(50), steps=2)().sections[0].rows[0]
-    first = Exposure({"pacg": str(run_folder)}, Bootstrap(50), steps=2, resume=False)().sections[0].rows[0]
+    later = Exposure({"pacg": str(run_folder)}, Bootstrap(50), replay, steps=2)().sections[0].rows[0]
+    first = Exposure({"pacg": str(run_folder)}, Bootstrap(50), replay, steps=2, resume=False)().sections[0].rows[0]
     assert (later["steps"], first["steps"]) == ("3-4", "1-2")
     for row in (later, first):
         assert 0 <= row["P_pos"].value <= 1 and row["M_eff / pacg"].value == 1.0
     assert first["P_pos"] != later["P_pos"]
 
 
+def test_the_entry_point_replays(run_folder, tmp_path):
+    run_diagnose(tmp_path, "diagnostic=exposure", f"diagnostic.runs={{a: {run_folder}}}", "diagnostic.steps=1")
+    content = json.loads((tmp_path / "table.json").read_text())
+    assert content["sections"][0]["rows"][0]["steps"] == "3-3" and "bank" not in content
+
+
 def test_watching_changes_no_weight(tmp_path):
-    """The watched run's weights are those of the run by itself; the gate lowers the mass below the parent's."""
+    """The watched run's weights are those of the run by itself"""
     found, masses = [], []
     for watching in (False, True):
         cfg = config(tmp_path, *SMALL, "template=think", "callbacks=[pacg]", "callbacks.pacg.min_residual=4", "steps=1",
@@ -115,7 +123,7 @@ def test_watching_changes_no_weight(tmp_path):
 
 def test_mistakes(run_folder, tmp_path):
     with pytest.raises(UserError, match=r"diagnostic.runs=None must name run folders"):
-        Exposure(None, Bootstrap(5))
+        Exposure(None, Bootstrap(5), replay)
     with pytest.raises(UserError, match=r"run a: .*config.yaml does not exist; mmcredit.fit writes it"):
-        Exposure({"a": str(tmp_path)}, Bootstrap(5))
+        Exposure({"a": str(tmp_path)}, Bootstrap(5), replay)
     assert json.loads((run_folder / "summary.json").read_text())["steps"] == 2

@@ -29,7 +29,10 @@ def test_tables_figures_and_nothing_half_written(tmp_path):
 def test_every_kind_of_figure_is_drawn(tmp_path):
     import numpy as np
 
-    figures = {"lines": lines({"a": [HALF, HALF]}, ["x", "y"], "v"), "points": points({"a": HALF}, {"a": HALF}, "x", "y")}
+    figures = {
+        "lines": lines({"a": [HALF, HALF]}, ["x", "y"], "v"),
+        "points": points({"a": HALF}, {"a": HALF}, "x", "y"),
+    }
     figures["histogram"] = histogram({"a": np.array([0.0, 1.0, 2.0]), "b": np.zeros(0)}, "v")
     write(Findings([], figures), tmp_path, {"diagnostic": "test"})
     assert {p.stem for p in tmp_path.glob("*.png")} == set(figures)

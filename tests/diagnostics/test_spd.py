@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from mmcredit.diagnostics.draws import Resampler
-from mmcredit.diagnostics.spd import CONTROL, SPD, ClaimScore, contrasts, measured, valid_share
+from mmcredit.diagnostics.spd import SPD
+from mmcredit.diagnostics.spd_tables import CONTROL, ClaimScore, contrasts, measured, valid_share
 from mmcredit.evaluation.statistics import Bootstrap
 from mmcredit.scoring.edits import CoarseInk, PixelMask
 from mmcredit.scoring.views import View
@@ -35,7 +36,9 @@ def test_did_and_interaction_by_hand():
     found = contrasts(*(measured(rows, resampler, 0) for rows in (model, base)))
     assert found["DID"].value == pytest.approx(0.45) and found["interaction"].value == pytest.approx(0.3)
     assert found["overall - base"].value == pytest.approx(0.25) == found["efs - base"].value
-    assert found["unsupported - base"].value == pytest.approx(0.4) and found["control - base"].value == pytest.approx(-0.2)
+    assert found["unsupported - base"].value == pytest.approx(0.4) and found["control - base"].value == pytest.approx(
+        -0.2
+    )
     kept = found["DID"].drawn_R[~torch.tensor(found["DID"].drawn_R).isnan().numpy()]
     # question 0 twice: (.4 - .3) - (-.2) = .3; each once: .45; question 1 twice has no control span: left out
     assert {round(float(v), 9) for v in kept} == {0.3, 0.45} and 250 < len(kept) < 350

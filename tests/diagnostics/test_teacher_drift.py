@@ -36,7 +36,9 @@ def test_signals_are_those_that_pace_logs(think_bank, make_setting, shipped):
         for row in rows:
             assert getattr(row, key) == pytest.approx(float(values[row.question, row.response]), abs=1e-5)
     rates = torch.tensor([float(record.per_response["pace/rate"][r.question, r.response]) for r in rows])
-    assert TeacherDrift(method).rates(rows) == pytest.approx([float(rates.quantile(q)) for q in (0.1, 0.5, 0.9)], abs=1e-4)
+    assert TeacherDrift(method).rates(rows) == pytest.approx(
+        [float(rates.quantile(q)) for q in (0.1, 0.5, 0.9)], abs=1e-4
+    )
     assert robust_z(rates, rates).abs().max() <= 3
 
 

@@ -33,9 +33,13 @@ def test_questions_without_a_picture_are_named(tmp_path):
 
 def test_too_few_questions_or_responses_are_refused(tmp_path):
     assert "job.questions=4: job.part=val has 3" in refused(tmp_path / "a", "data.val.val.size=3")
-    assert "job.part=test does not exist; use one of train, val, counter_prior" in refused(tmp_path / "b", "job.part=test")
+    assert "job.part=test does not exist; use one of train, val, counter_prior" in refused(
+        tmp_path / "b", "job.part=test"
+    )
     given = tmp_path / "given.jsonl"
-    rows = [{"id": f"world-2-val-{i}", "responses": ["red circle top left . \\boxed{1}"] * (1 + i % 2)} for i in range(4)]
+    rows = [
+        {"id": f"world-2-val-{i}", "responses": ["red circle top left . \\boxed{1}"] * (1 + i % 2)} for i in range(4)
+    ]
     given.write_text("".join(json.dumps(row) + "\n" for row in rows[:3]))
     found = refused(tmp_path / "c", "data.val.val.size=4", f"job.responses={given}")
     assert "3 without 2 responses: " in found and "world-2-val-1" not in found
@@ -49,7 +53,9 @@ def test_given_responses_are_used_as_they_are(tmp_path):
     given.write_text("".join(json.dumps(row) + "\n" for row in rows))
     counts = build_bank(tmp_path / "bank", *FEW, "data.val.val.size=4", f"job.responses={given}")
     bank = load(tmp_path / "bank")
-    assert counts["responses"] == 8 and all(tuple(r.text for r in group) == tuple(texts[:2]) for group in bank.responses)
+    assert counts["responses"] == 8 and all(
+        tuple(r.text for r in group) == tuple(texts[:2]) for group in bank.responses
+    )
     assert [response.answer for response in bank.responses[0]] == ["1", "2"]
     assert [c.span.text for c in bank.responses[0][0].claims] == ["red circle top left"]
 
@@ -94,6 +100,8 @@ def _error(folder, *overrides):
 
 def test_responses_without_any_claim_make_no_bank(tmp_path):
     given = tmp_path / "given.jsonl"
-    given.write_text("".join(json.dumps({"id": f"world-2-val-{i}", "responses": ["\\boxed{1}"] * 2}) + "\n" for i in range(4)))
+    given.write_text(
+        "".join(json.dumps({"id": f"world-2-val-{i}", "responses": ["\\boxed{1}"] * 2}) + "\n" for i in range(4))
+    )
     found = refused(tmp_path / "bank", "data.val.val.size=4", f"job.responses={given}")
     assert "4 without a direct claim in any response" in found

@@ -41,7 +41,10 @@ def test_a_files_labels(tmp_path):
     request = StatusRequest(SAMPLE, "a b", ((0, 1), (2, 3)))
     assert FileStatus(path).answer(request) == Labelled(("unsupported", None))
     assert FileStatus(path).answer(StatusRequest(SAMPLE, "other", ((0, 1),))) == Labelled((None,))
-    for change, wanted in (({"status": "true"}, "status 'true' must be one of supported"), ({"end": "x"}, "are needed")):
+    for change, wanted in (
+        ({"status": "true"}, "status 'true' must be one of supported"),
+        ({"end": "x"}, "are needed"),
+    ):
         path.write_text(json.dumps(row | change))
         with pytest.raises(UserError, match=f"labels.jsonl:1: .*{wanted}"):
             FileStatus(path)

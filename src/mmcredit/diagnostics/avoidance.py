@@ -16,7 +16,7 @@ from statistics import median
 
 import numpy as np
 
-from mmcredit.diagnostics.annotation import Claims, labelled, routed
+from mmcredit.diagnostics.annotation import labelled, routed
 from mmcredit.diagnostics.bank import Claim
 from mmcredit.diagnostics.draws import Draws, Resampler, by_question
 from mmcredit.diagnostics.figures import bars
@@ -76,8 +76,10 @@ class Avoidance:
             row: dict[str, Cell] = {"checkpoint": who, "annotated": f"{len(rows)}/{len(every)}"}
             row |= {key: setting.resampler.estimate(value) for key, value in found[who].items()}
             table.append(row | {"median length": median(r.length for r in rows) if rows else None})
-        notes = ["means over responses, then questions; direct_tokens: share of a response's tokens in direct claims; "
-                 "unsupported_claims: share of a response's direct claims; unsupported: share of responses"]  # fmt: skip
+        notes = [
+            "means over responses, then questions; direct_tokens: share of a response's tokens in direct claims; "
+            "unsupported_claims: share of a response's direct claims; unsupported: share of responses"
+        ]
         sections = [Section("Free generation", table, notes), changes(found, setting.resampler)]
         shares = ("direct_claim", "unsupported_claims", "unsupported", "right", "uncertain", "abstains")
         series = {

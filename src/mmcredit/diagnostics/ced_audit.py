@@ -145,7 +145,7 @@ def summary(part: str, rows: Mapping[str, Sequence[Measured]], resampler: Resamp
 
 def by_family(rows: Sequence[Measured], families: Sequence[str], resampler: Resampler, tie: float) -> Section:
     """The true box, by question family."""
-    table = []
+    table = list[Row]()
     for family in sorted({families[row.question] for row in rows}):
         of = [row for row in rows if families[row.question] == family]
         found = measures(of, resampler.clusters, tie).items()

@@ -98,9 +98,7 @@ class Probe:
         kept = replace(take(rollout, places), prompts=self.setting.encoder(samples))
         return replace(kept, logp_BGT=scorer.logp(kept, View()).clone())
 
-    def _measure(
-        self, rollout: Rollout, questions: list[int], views: Sequence[View], scorer: Scorer
-    ) -> list[Measured]:
+    def _measure(self, rollout: Rollout, questions: list[int], views: Sequence[View], scorer: Scorer) -> list[Measured]:
         answered = self.method.scored is Scored.ANSWER
         scope_BGT = rollout.grades.answer_BGT if answered else rollout.mask_BGT
         measured_BG = scope_BGT.any(-1)

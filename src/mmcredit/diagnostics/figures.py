@@ -28,7 +28,9 @@ def bars(series: Mapping[str, Mapping[str, Estimate]], label: str, reference: fl
         places = [names.index(name) + (i - (len(series) - 1) / 2) * width for name in values]
         heights, spread = _spread(list(values.values()))
         axes.bar(places, heights, width, yerr=spread, capsize=2, label=who, error_kw={"lw": 0.8})
-    axes.set_xticks(range(len(names)), names, rotation=30 if len(names) > 4 else 0, ha="right" if len(names) > 4 else "center")
+    axes.set_xticks(
+        range(len(names)), names, rotation=30 if len(names) > 4 else 0, ha="right" if len(names) > 4 else "center"
+    )
     axes.axhline(0.0 if reference is None else reference, color="black", lw=0.8, ls="-" if reference is None else "--")
     _legend(axes, len(series))
     return figure

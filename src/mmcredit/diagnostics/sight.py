@@ -84,9 +84,7 @@ class Sight:
 
         return {"original": lambda sample: sample, "blank": blank, "shuffled": shuffled, "other": other}
 
-    def right(
-        self, setting: Setting, policy: VisionLanguageModel, show: Callable[[Sample], Sample]
-    ) -> np.ndarray:
+    def right(self, setting: Setting, policy: VisionLanguageModel, show: Callable[[Sample], Sample]) -> np.ndarray:
         """[Q] share of right answers."""
 
         def work(start: int, stop: int) -> list[tuple[int, int, float]]:

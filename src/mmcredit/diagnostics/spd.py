@@ -13,51 +13,33 @@ Everything is a mean over claims, then responses, then questions; questions are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from mmcredit.callbacks.pacg import persistence
-from mmcredit.diagnostics.draws import Draws, Resampler, by_question
+from mmcredit.diagnostics.bank import FrozenResponse
 from mmcredit.diagnostics.figures import bars, points
-from mmcredit.diagnostics.findings import Findings, Row, Section
-from mmcredit.diagnostics.setting import Setting, numbers
+from mmcredit.diagnostics.findings import Findings
+from mmcredit.diagnostics.setting import Setting
+from mmcredit.diagnostics.spd_tables import CONTROL, GROUPS, ClaimScore, changes, levels, measured, robustness
 from mmcredit.functional import masked_mean
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.scoring.edits import ImageEdit, PixelMask
 from mmcredit.scoring.views import View
-from mmcredit.services.claim_status import STATUSES, SUPPORTED
 from mmcredit.services.claim_tokens import claim_tokens, tokens_of
-from mmcredit.types import UserError
-
-CONTROL = "control"
-GROUPS = {"overall": STATUSES, "supported": (SUPPORTED,), "unsupported": STATUSES[1:], CONTROL: (CONTROL,)}
-NAN = float("nan")
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimScore:
-    """One claim under each corruption; nan where it could not be scored."""
-
-    question: int
-    response: int
-    status: str  # one of STATUSES, or CONTROL
-    efs: tuple[float, ...]  # nats a token
-    persistence: tuple[float, ...]  # nats a token
-
-    @property
-    def valid(self) -> tuple[bool, ...]:
-        """Under which corruptions counterfactual scoring completed."""
-        return tuple(value == value for value in self.persistence)
+from mmcredit.services.service import Place
+from mmcredit.types import Rollout, UserError
 
 
 class SPD:
     """Sensitivity and persistence of every checkpoint.
 
     Args:
-        corruptions: name -> edit of the picture; the first is that of the main tables. Default: half of the cells black.
+        corruptions: name -> edit of the picture; the first is that of the main tables. Default: half of the cells
+            black.
         seeds: draws of each corruption that draws; the first is by the sample id alone.
         min_residual: reference tokens without which a response is left out.
 
@@ -83,7 +65,7 @@ class SPD:
         sections = [
             levels(found, setting.resampler),
             changes(found, setting.resampler),
-            self.robustness(scores, setting.resampler),
+            robustness(scores, list(self.edits), setting.resampler),
         ]
         estimates = {
             who: {key: setting.resampler.estimate(value) for key, value in values.items()}
@@ -114,94 +96,41 @@ class SPD:
             where_BG = torch.tensor([[bool(response.claims) for response in group] for group in frozen])
             etas = [(logp - rollout.logp_BGT).double() for logp in scorer.logps(rollout, views, where_BG)]
             kls = [scorer.kl(rollout, View(), view, where_BG).double() for view in views]
-            found = []
-            for b, g in where_BG.nonzero().tolist():
-                response = frozen[b][g]
-                residual_T = claim_tokens(rollout, (b, g), response.routing, setting.encoder.special_ids).residual_T
-                pad = [(0, 0)] * int((~rollout.mask_BGT[b, g]).sum())
-                kept = [c for c in response.claims if c.status or c.span.span_group == "non_vef_control"]
-                claims_ST = tokens_of([c.where for c in kept], [*rollout.responses.spans[b][g], *pad])
-                enough = int(residual_T.sum()) >= self.min_residual
-                deltas = [
-                    numbers(persistence(eta[b, g], claims_ST, residual_T))
-                    if enough and torch.isfinite(eta[b, g]).all()
-                    else [NAN] * len(kept)
-                    for eta in etas
-                ]
-                efs = [numbers(masked_mean(kl[b, g], claims_ST, dim=-1)) for kl in kls]
-                columns = zip(kept, claims_ST.any(-1).tolist(), zip(*efs, strict=True), zip(*deltas, strict=True), strict=True)
-                found += [ClaimScore(start + b, g, c.status or CONTROL, e, d) for c, aligned, e, d in columns if aligned]
-            return found
+            places = [(b, g) for b, g in where_BG.nonzero().tolist()]
+            special = setting.encoder.special_ids
+            return [row for at in places for row in self._claims(rollout, frozen[at[0]][at[1]], at, etas, kls, special)]
 
         return setting.over(work)
 
-    def robustness(self, scores: Mapping[str, list[ClaimScore]], resampler: Resampler) -> Section:
-        """Levels of every corruption and draw, and the change of unsupported persistence against the base."""
-        rows: list[Row] = []
-        for i, corruption in enumerate(self.edits):
-            found = {who: measured(claims, resampler, i) for who, claims in scores.items()}
-            base = next(iter(found.values()))
-            for who, values in found.items():
-                row: dict[str, object] = {"corruption": corruption, "checkpoint": who}
-                row |= {key: resampler.estimate(values[key]) for key in ("efs", "overall", "unsupported")}
-                row["unsupported - base"] = None if values is base else resampler.estimate(values["unsupported"] - base["unsupported"])
-                row["valid"] = valid_share(scores[who], i)
-                rows.append(row)  # type: ignore[arg-type]
-        return Section("Robustness to the corruption", rows, ["valid: share of responses with a claim that could be scored"])
+    def _claims(
+        self,
+        rollout: Rollout,
+        response: FrozenResponse,
+        place: Place,
+        etas: Sequence[Tensor],
+        kls: Sequence[Tensor],
+        special_ids: Tensor,
+    ) -> list[ClaimScore]:
+        """The claims of one response that have a token.
 
-
-def measured(claims: Iterable[ClaimScore], resampler: Resampler, corruption: int) -> dict[str, Draws]:
-    """``efs`` of direct claims, and the persistence of each of ``GROUPS``."""
-    claims = list(claims)
-    question, response = (np.array([getattr(c, key) for c in claims], dtype=int) for key in ("question", "response"))
-    status = np.array([c.status for c in claims], dtype=object)
-
-    def mean(values: list[float], statuses: Iterable[str]) -> Draws:
-        kept = np.isin(status, list(statuses))
-        of = np.array(values, dtype=float)[kept]
-        return resampler.mean(by_question(resampler.clusters, question[kept], response[kept], of))
-
-    found = {"efs": mean([c.efs[corruption] for c in claims], STATUSES)}
-    deltas = [c.persistence[corruption] for c in claims]
-    return found | {group: mean(deltas, statuses) for group, statuses in GROUPS.items()}
-
-
-def contrasts(model: Mapping[str, Draws], base: Mapping[str, Draws]) -> dict[str, Draws]:
-    """Changes against the base, their interaction, and the difference in differences."""
-    change = {key: model[key] - base[key] for key in ("efs", *GROUPS)}
-    found = {f"{key} - base": value for key, value in change.items()}
-    found["interaction"] = change["unsupported"] - change["supported"]
-    found["DID"] = change["overall"] - change[CONTROL]
-    return found
-
-
-def levels(found: Mapping[str, Mapping[str, Draws]], resampler: Resampler) -> Section:
-    """What each checkpoint measures."""
-    rows = [
-        {"checkpoint": who, **{key: resampler.estimate(value) for key, value in values.items()}}
-        for who, values in found.items()
-    ]
-    notes = ["efs: KL of direct claims, nats a token; overall, supported, unsupported: corrected persistence of direct "
-             "claims; control: of non-visual spans"]  # fmt: skip
-    return Section("Sensitivity and persistence", rows, notes)
-
-
-def changes(found: Mapping[str, Mapping[str, Draws]], resampler: Resampler) -> Section:
-    """Each checkpoint against the first."""
-    base, *others = found
-    rows = [
-        {"checkpoint": who, **{k: resampler.estimate(v) for k, v in contrasts(found[who], found[base]).items()}}
-        for who in others
-    ]
-    notes = [f"against {base}; questions are drawn jointly for both", "interaction: change of unsupported - change of "
-             "supported claims; DID: change of direct claims - change of control spans"]  # fmt: skip
-    return Section("Changes", rows, notes if rows else ["one checkpoint: nothing to compare with"])
-
-
-def valid_share(claims: Iterable[ClaimScore], corruption: int) -> float:
-    """Of the responses with a direct claim, those that could be scored."""
-    known: dict[tuple[int, int], bool] = {}
-    for claim in claims:
-        if claim.status != CONTROL:
-            known[claim.question, claim.response] = claim.valid[corruption]
-    return sum(known.values()) / max(len(known), 1)
+        Args:
+            etas, kls: [B, G, T] under each corruption: change of the log-prob, divergence.
+        """
+        kept = [c for c in response.claims if c.status or c.span.span_group == "non_vef_control"]
+        spans = [*rollout.responses.spans[place[0]][place[1]], *[(0, 0)] * int((~rollout.mask_BGT[place]).sum())]
+        claims_ST = tokens_of([claim.where for claim in kept], spans)
+        residual_T = claim_tokens(rollout, place, response.routing, special_ids).residual_T
+        enough, found = int(residual_T.sum()) >= self.min_residual, list[ClaimScore]()
+        for claim, own_T in zip(kept, claims_ST, strict=True):
+            if not own_T.any():
+                continue
+            efs = (float(masked_mean(kl[place], own_T)) for kl in kls)
+            deltas = (
+                float(persistence(eta[place], own_T[None], residual_T)[0])
+                if enough and torch.isfinite(eta[place]).all()
+                else math.nan
+                for eta in etas
+            )
+            status = claim.status or CONTROL
+            found.append(ClaimScore(rollout.start + place[0], place[1], status, tuple(efs), tuple(deltas)))
+        return found

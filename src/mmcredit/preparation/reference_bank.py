@@ -81,7 +81,10 @@ class Builder:
             raise UserError(f"job.questions={questions}: job.part={settings['part']} has {len(self.source)}")
         ids = self._pick(stable_rng(seed, "reference bank").sample(range(len(self.source)), questions), n)
         rows = completed(self._file("sampled"), ids, partial(self._roll, n=n), batch)
-        for stage, work, what in (("routed", self._route, "claims"), ("labelled", self._label, "a label of each claim")):
+        for stage, work, what in (
+            ("routed", self._route, "claims"),
+            ("labelled", self._label, "a label of each claim"),
+        ):
             self.before = {row["id"]: row for row in rows}
             rows = completed(self._file(stage), ids, work, batch)
             if found := failures(rows, what):
@@ -157,9 +160,7 @@ class Builder:
                 faults.setdefault(name, claims)
             else:
                 rows[name].append(replace(response, claims=claims))
-        return [
-            {"id": name, "failure": faults[name]} if name in faults else as_row(name, rows[name]) for name in ids
-        ]
+        return [{"id": name, "failure": faults[name]} if name in faults else as_row(name, rows[name]) for name in ids]
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.jsonl"
@@ -171,7 +172,7 @@ class Builder:
         frozen = [from_row(row) for row in rows]
         every = [response for group in frozen for response in group]
         direct = [claim for response in every for claim in response.direct()]
-        counts = {"questions": len(frozen), "responses": len(every), "correct": sum(r.correct for r in every)}
+        counts: Row = {"questions": len(frozen), "responses": len(every), "correct": sum(r.correct for r in every)}
         counts |= {"direct_claims": len(direct), "unsupported": sum(claim.unsupported for claim in direct)}
         counts["spans"] = dict(Counter(claim.span.span_group for response in every for claim in response.claims))
         found = {**counts, "hash": seal(self.folder, settings | counts)}

@@ -45,9 +45,10 @@ def test_changed_and_missing_files_are_named(think_folder, tmp_path):
         (lambda f: (f / picture).unlink(), rf"lacks {picture}"),
         (lambda f: shutil.copy(f / "images/000001_0.png", f / picture), rf"was changed since it was sealed: {picture}"),
         (lambda f: (f / "responses.jsonl").write_text("\n"), r"was changed .*: responses\.jsonl"),
-        (lambda f: (f / "bank.json").write_text((f / "bank.json").read_text().replace("think", "?") + " "), None),
+        (lambda f: (f / "bank.json").write_text((f / "bank.json").read_text() + " "), None),
         (lambda f: (f / "bank.json").write_text((f / "bank.json").read_text().replace('"seed": 0', '"seed": 1')),
          r"was changed .*: bank\.json"),
+        (lambda f: (f / "bank.json").write_text('{"files": {'), r"bank\.json is damaged: build the bank again"),
     ):  # fmt: skip
         folder = tmp_path / "copy"
         shutil.copytree(think_folder, folder)

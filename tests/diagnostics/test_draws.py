@@ -56,5 +56,8 @@ def test_nothing_counted_is_nan_and_ratios_of_sizes():
     resampler = Resampler(Bootstrap(20), 2)
     nothing = resampler.estimate(resampler.mean(np.array([NAN, NAN])))
     assert all(np.isnan([nothing.value, nothing.low, nothing.high]))
+    one = resampler.estimate(resampler.mean(np.array([NAN, 3.0])))
+    assert one.value == 3.0 and np.isnan([one.low, one.high]).all()
     ratio = abs(Draws(-6.0, np.array([-6.0]))) / abs(Draws(2.0, np.array([2.0])))
     assert ratio.value == 3.0 and ratio.drawn_R.tolist() == [3.0]
+    assert np.isnan((Draws(1.0, np.ones(1)) / Draws(0.0, np.zeros(1))).drawn_R).all()

@@ -14,10 +14,12 @@ HALF = Estimate(0.5, None, 0.25, 0.75)
 
 def test_tables_figures_and_nothing_half_written(tmp_path):
     rows = [{"who": "a|<b>\nc", "value": HALF, "n": 3}, {"who": "d", "value": Estimate(NAN, None, NAN, NAN), "x": 1e-5}]
+    rows.append({"who": "e", "value": Estimate(2.0, None, NAN, NAN)})
     figure = bars({"a": {"one": HALF, "two": Estimate(NAN, None, NAN, NAN)}}, "value")
     text = write(Findings([Section("T", rows, ["note"])], {"f": figure}), tmp_path / "out", {"diagnostic": "test"})
     assert "| a&#124;&lt;b&gt; c | 0.5000 [0.2500, 0.7500] | 3 | - |" in text
     assert "| d | - | - | 1.00e-05 |" in text and "\n\nnote\n" in text
+    assert "| e | 2.0000 [-] |" in text
     assert (tmp_path / "out" / "table.md").read_text() == text
     content = json.loads((tmp_path / "out" / "table.json").read_text())
     assert content["sections"][0]["rows"][0]["value"] == {"value": 0.5, "low": 0.25, "high": 0.75}

@@ -148,10 +148,13 @@ def load(path: str | Path | None) -> Bank:
     folder = Path(path or "").expanduser()
     if path is None or not (folder / INDEX).is_file():
         raise UserError(f"bank={path} is no reference bank; {BUILD} makes one, bank=<its folder> names it")
-    content = json.loads((folder / INDEX).read_text("utf-8"))
+    try:
+        content = json.loads((folder / INDEX).read_text("utf-8"))
+        known = content.pop("hash")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{folder / INDEX} is damaged: build the bank again ({BUILD})") from None
     missing = [name for name in content["files"] if not (folder / name).is_file()]
     changed = [n for n, digest in content["files"].items() if n not in missing and _sha256(folder / n) != digest]
-    known = content.pop("hash", None)
     if _hash(content) != known:
         changed.append(INDEX)
     for what, names in (("lacks", missing), ("was changed since it was sealed:", changed)):

@@ -52,8 +52,9 @@ class Resampler:
             return Draws(float(whole[0] / whole[1]), drawn_RM[:, 0] / drawn_RM[:, 1])
 
     def mean(self, value_Q: np.ndarray) -> Draws:
-        """Mean over questions; nan does not count."""
-        return self.ratio(np.nan_to_num(value_Q), ~np.isnan(value_Q))
+        """Mean over questions; nan does not count. A single question says nothing of its spread: no interval."""
+        found = self.ratio(np.nan_to_num(value_Q), known_Q := ~np.isnan(value_Q))
+        return found if known_Q.sum() > 1 else Draws(found.value, np.full_like(found.drawn_R, np.nan))
 
     def correlation(self, question_N: np.ndarray, x_N: np.ndarray, y_N: np.ndarray) -> Draws:
         """Pearson's, over observations; questions are drawn with all of theirs. nan where one side does not vary."""

@@ -84,7 +84,8 @@ def _cell(value: Cell) -> str:
     if isinstance(value, Estimate):
         if not math.isfinite(value.value):
             return "-"
-        return f"{_number(value.value)} [{_number(value.low)}, {_number(value.high)}]"
+        known = math.isfinite(value.low) and math.isfinite(value.high)
+        return f"{_number(value.value)} [{f'{_number(value.low)}, {_number(value.high)}' if known else '-'}]"
     if isinstance(value, float):
         return _number(value) if math.isfinite(value) else "-"
     return "-" if value is None else _text(value)

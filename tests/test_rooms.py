@@ -12,9 +12,11 @@ import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
 ROOMS = ["types", "functional", "data", "models", "rollout", "reward", "scoring", "services", "credit", "algorithm"]
-ROOMS += ["module", "teacher", "observers"]
+ROOMS += ["module", "teacher", "reporting", "observers"]
 ENTRIES = {
     "fit",
+    "maps",
+    "report",
     "prepare",
     "launch",
     "checks",

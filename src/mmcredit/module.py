@@ -97,11 +97,13 @@ class CreditModule(lightning.LightningModule):
         self.drawn_batches = 0  # data batches, by which the order of the data goes on
         self.start_metrics: dict[str, float] = {}
         self.report: StepReport | None = None
+        self.keep_tokens = False  # an observer sets it before a step of which it wants the numbers of each token
         self.seconds = Counter[str]()  # of all steps since the start or the resume, by stage
 
     def training_step(self, dataloader_iter: Iterator[tuple[Prompts, int, int]]) -> None:
         """One rollout step: sample, grade, assign credit, update. Draws as many data batches as the selection needs."""
-        record, tokens_before, parts_before = Record(), self.tokens(), self.parts()
+        record = Record(per_token={} if self.keep_tokens else None)
+        tokens_before, parts_before, self.keep_tokens = self.tokens(), self.parts(), False
 
         def draw() -> Rollout:
             self.drawn_batches += 1

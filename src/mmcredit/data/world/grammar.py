@@ -95,6 +95,12 @@ def _fits(claim: Claim, o: SceneObject) -> bool:
     )
 
 
+def named(response: str, objects: Sequence[SceneObject]) -> tuple[SceneObject, ...]:
+    """The objects that fit a visual claim of something seen, in their order."""
+    claims = [claim for claim in parse(response) if claim.visual and not claim.negated]
+    return tuple(o for o in objects if any(_fits(claim, o) for claim in claims))
+
+
 def unsupported(response: str, objects: Sequence[SceneObject]) -> bool:
     """Whether the response carries at least one contradicted claim."""
     return Verdict.CONTRADICTED in judge(parse(response), objects)

@@ -16,6 +16,7 @@ ROOMS += ["module", "teacher", "reporting", "observers"]
 ENTRIES = {
     "fit",
     "maps",
+    "provenance",
     "report",
     "prepare",
     "launch",

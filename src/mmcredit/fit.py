@@ -20,10 +20,13 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
     from mmcredit.credit import Record
     from mmcredit.models.load import export
     from mmcredit.observers.summary import print_summary, scores, summarise, write_json
+    from mmcredit.provenance import provenance
     from mmcredit.scoring.startup import check_packing, check_sight
 
     began, run_dir = time.perf_counter(), Path(cfg.run_dir)
     run = build(cfg)
+    if run.trainer.is_global_zero:
+        write_json(provenance(cfg, run.data), run_dir / "provenance.json")
     run.module.scorer.to(run.trainer.strategy.root_device)
     trial = run.module.sample(run.data.first_prompts(2), Record())
     check_sight(trial, run.module.scorer)

@@ -45,7 +45,7 @@ class CreditMaps(StepObserver):
         for logger in trainer.loggers:
             if isinstance(logger, TensorBoardLogger):
                 for i, panel in enumerate(shown.panels):
-                    picture = np.asarray(panel_picture(shown, panel))
+                    picture = np.asarray(panel_picture(shown.chains, panel))
                     logger.experiment.add_image(f"credit_map/{i}", picture, step, dataformats="HWC")
 
     def drawn(self, module: CreditModule, report: StepReport) -> CreditMap:

@@ -1,4 +1,4 @@
-"""What a credit map shows: prompts, their boxes, and each response's tokens with the credit of each chain of methods."""
+"""What a credit map shows: prompts, their boxes, and the credit of each response's tokens under chains of methods."""
 
 from __future__ import annotations
 
@@ -59,6 +59,12 @@ class Panel:
     boxes: tuple[MappedBox, ...]
     rows: tuple[Row, ...]
 
+    @property
+    def scale(self) -> float:
+        """The largest absolute credit, 1 where there is none: the strongest colour of every column of the prompt."""
+        tokens = (token for row in self.rows for column in row.columns for token in column.tokens)
+        return max((abs(token.credit) for token in tokens), default=0.0) or 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class CreditMap:
@@ -68,12 +74,6 @@ class CreditMap:
     chains: tuple[str, ...]
     panels: tuple[Panel, ...]
 
-    @property
-    def scale(self) -> float:
-        """The largest absolute credit, 1 where there is none: the strongest colour of every column."""
-        tokens = (t for p in self.panels for row in p.rows for column in row.columns for t in column.tokens)
-        return max((abs(token.credit) for token in tokens), default=0.0) or 1.0
-
 
 def chain_name(chain: Iterable[CreditCallback]) -> str:
     """``VPPO > PACG``, in order of application."""
@@ -82,7 +82,9 @@ def chain_name(chain: Iterable[CreditCallback]) -> str:
 
 def worth_showing(reports: Sequence[StepReport]) -> list[int]:
     """Prompts in order, those without credit under any chain last."""
-    silent_B = [not any(report.advantage_BGT[b].any() for report in reports) for b in range(reports[0].rollout.shape[0])]
+    silent_B = [
+        not any(report.advantage_BGT[b].any() for report in reports) for b in range(reports[0].rollout.shape[0])
+    ]
     return sorted(range(len(silent_B)), key=silent_B.__getitem__)
 
 
@@ -99,7 +101,7 @@ def credit_map(
     Args:
         reports: by the chain's name; all of the same responses, with their numbers of tokens kept.
         places: prompts of the rollout to show.
-        responses: responses of each to show, the first ones of the group.
+        responses: responses of each to show: the first ones of the group, those of other texts before repetitions.
         views: what the chains score; their regions are drawn.
         contradicts: judges claims.
     """
@@ -110,12 +112,13 @@ def credit_map(
 
 def _panel(reports: list[StepReport], b: int, responses: int, views: list[View], contradicts: Contradicts) -> Panel:
     rollout = reports[0].rollout
-    sample, shown = rollout.prompts.samples[b], range(min(responses, rollout.shape[1]))
+    sample, texts = rollout.prompts.samples[b], rollout.responses.texts[b]
+    shown = sorted(sorted(range(len(texts)), key=lambda g: texts.index(texts[g]) != g)[:responses])
     rows = tuple(
         Row(
             rollout.grades.answers[b][g],
             bool(rollout.grades.correct_BG[b, g]),
-            contradicts(rollout.responses.texts[b][g], sample),
+            contradicts(texts[g], sample),
             tuple(column(report, b, g, contradicts) for report in reports),
         )
         for g in shown

@@ -72,7 +72,7 @@ def credit_page(shown: CreditMap, max_mb: float = 10.0) -> str:
 
 def _values(shown: CreditMap, side: int) -> dict[str, Any]:
     pictures = [[data_uri(picture, side) for picture in panel.pictures] for panel in shown.panels]
-    return {"shown": shown, "scale": shown.scale, "pictures": pictures, "levels": LEVELS, "level": _level}
+    return {"shown": shown, "pictures": pictures, "levels": LEVELS, "level": _level}
 
 
 def _level(value: float, scale: float) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib
 from PIL import Image, ImageDraw, ImageFont
 
 from mmcredit.reporting.colours import LEVELS, Colour, colour, ink, level
-from mmcredit.reporting.credit_map import Column, CreditMap, Panel, Token
+from mmcredit.reporting.credit_map import Column, Panel, Token
 
 WIDTH, SIDE, MARGIN, LINE = 1100, 300, 12, 22  # pixels: whole picture, the question's picture, margin, line of text
 BOXES: dict[str, Colour] = {"evidence": (0, 114, 178), "reference": (179, 89, 0), "routed": (142, 59, 118)}
@@ -24,14 +24,16 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
 TEXT, SMALL = _font(14), _font(12)
 
 
-def panel_picture(shown: CreditMap, panel: Panel) -> Image.Image:
+def panel_picture(chains: Sequence[str], panel: Panel) -> Image.Image:
     """RGB. Left the question's picture with its boxes, right the responses; claims are underlined, false ones in red.
 
     Boxes: evidence solid blue, reference orange, routed purple, named below the picture.
     """
     left = SIDE + 2 * MARGIN if panel.pictures else MARGIN
-    texts = list(_texts(shown, panel, WIDTH - left - MARGIN))
-    height = MARGIN * 3 + LINE + max(LINE * (len(texts) + 1), SIDE + LINE * (1 + len(panel.boxes)) if left > SIDE else 0)
+    texts = list(_texts(chains, panel, WIDTH - left - MARGIN))
+    height = (
+        MARGIN * 3 + LINE + max(LINE * (len(texts) + 1), SIDE + LINE * (1 + len(panel.boxes)) if left > SIDE else 0)
+    )
     canvas = Image.new("RGB", (WIDTH, height), "white")
     draw = ImageDraw.Draw(canvas)
     draw.text((MARGIN, MARGIN), _cut(f"{panel.question}   gold {panel.gold}   {panel.id}"), "black", TEXT)
@@ -39,19 +41,19 @@ def panel_picture(shown: CreditMap, panel: Panel) -> Image.Image:
     if panel.pictures:
         _paste(canvas, draw, panel, top)
     for i, line in enumerate(texts):
-        _line(draw, line, left, top + i * LINE, shown.scale)
-    _legend(draw, left, top + len(texts) * LINE, shown.scale)
+        _line(draw, line, left, top + i * LINE, panel.scale)
+    _legend(draw, left, top + len(texts) * LINE, panel.scale)
     return canvas
 
 
 Line = str | list[tuple[float, Token]]  # a heading, or tokens with their place, pixels from the left
 
 
-def _texts(shown: CreditMap, panel: Panel, width: int) -> Iterator[Line]:
+def _texts(chains: Sequence[str], panel: Panel, width: int) -> Iterator[Line]:
     for number, row in enumerate(panel.rows, 1):
         yield f"response {number}: {'right' if row.correct else 'wrong'}"
-        for name, column in zip(shown.chains, row.columns, strict=True):
-            if len(shown.chains) > 1:
+        for name, column in zip(chains, row.columns, strict=True):
+            if len(chains) > 1:
                 yield name
             yield from _wrapped(column, width)
 

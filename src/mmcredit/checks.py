@@ -61,6 +61,10 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "data.train.size": (WHOLE, 0, None),
     "data.val.val.size": (WHOLE, 0, None),
     "data.val.counter_prior.size": (WHOLE, 0, None),
+    "start": (WHOLE, 0, None),
+    "samples": (WHOLE, 1, None),
+    "responses": (WHOLE, 1, None),
+    "max_mb": (REAL, 0, None),
 }
 
 

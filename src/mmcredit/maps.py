@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import OverrideParseException
 from omegaconf import DictConfig
 
 from mmcredit.types import UserError
@@ -26,9 +28,6 @@ def with_callbacks(overrides: Sequence[str]) -> list[str]:
     Raises:
         UserError: methods is no list of lists of names, or callbacks is given beside it.
     """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import OverrideParseException
-
     given = [o for o in overrides if o.split("=")[0] == "methods"]
     if not given:
         return list(overrides)
@@ -52,6 +51,9 @@ def maps(cfg: DictConfig) -> Path:
     from mmcredit.reporting.credit_map import chain_name, credit_map, worth_showing
     from mmcredit.reporting.pages import credit_page, write_text
 
+    for part in (cfg.get("callbacks") or {}).values():
+        if "refresh_every" in part:
+            part.refresh_every = 1  # the teacher is the policy itself, so methods need not agree on an interval
     run = build(cfg)
     module, sets = run.module, {"train": run.data.train, **run.data.val}
     if cfg.set not in sets:

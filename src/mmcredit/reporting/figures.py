@@ -20,7 +20,7 @@ SHOWN = (
     "reward/accuracy",
     "reward/zero_variance_rate",
     "train/entropy",
-    "train/kl_old",
+    "train/grad_norm",
     "rollout/length",
 )
 COLUMNS, PANEL = 3, (4.2, 2.8)  # inches

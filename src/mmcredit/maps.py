@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import OverrideParseException
+from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from mmcredit.types import UserError
@@ -35,9 +35,11 @@ def with_callbacks(overrides: Sequence[str]) -> list[str]:
         raise UserError("methods= names the callbacks of each chain: leave callbacks= out")
     try:
         chains: Any = OverridesParser.create().parse_override(given[-1]).value()
-        assert all(isinstance(chain, list) and all(isinstance(name, str) for name in chain) for chain in chains)
-    except (OverrideParseException, AssertionError, TypeError):
-        raise UserError(f"{given[-1]}: a list of lists of methods is needed, e.g. '{EXAMPLE}'") from None
+    except HydraException:
+        chains = None
+    lists = [chains, *chains] if isinstance(chains, list) else [None]
+    if not all(isinstance(part, list) for part in lists) or not all(isinstance(n, str) for c in chains for n in c):
+        raise UserError(f"{given[-1]}: a list of lists of methods is needed, e.g. '{EXAMPLE}'")
     names = dict.fromkeys(name for chain in chains for name in chain)
     return [*overrides, f"callbacks=[{','.join(names)}]"]
 

@@ -38,7 +38,7 @@ def report(arguments: Sequence[str]) -> Path:
     """
     from mmcredit.reporting.comparison import compare
     from mmcredit.reporting.comparison_pages import write_report
-    from mmcredit.reporting.figures import SHOWN
+    from mmcredit.reporting.curves import SHOWN
     from mmcredit.reporting.runs import arms, find_runs, load_run
 
     given, runs, left_out = parser().parse_args(arguments), [], list[str]()

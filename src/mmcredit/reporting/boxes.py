@@ -44,6 +44,8 @@ def region_boxes(sample: Sample, views: Iterable[View]) -> list[MappedBox]:
 def routed_boxes(sample: Sample, claims: Sequence[str]) -> list[MappedBox]:
     """Boxes of the objects that the claims speak of, where the source knows all objects; each object once, with a
     margin that leaves its evidence box visible."""
+    if not sample.images:
+        return []
     named = {claim: claimed_objects(claim, sample) for claim in claims}
     boxes = {o.box: f"routed: {claim}" for claim in reversed(claims) for o in named[claim]}
     return [MappedBox("routed", _widened(box, sample), label) for box, label in boxes.items()]

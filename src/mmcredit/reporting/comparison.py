@@ -8,7 +8,7 @@ from functools import partial
 
 from mmcredit.reporting.comparable import incomparable, remarks
 from mmcredit.reporting.runs import Arm, Curve, RunFolder
-from mmcredit.reporting.statistics import Difference, Spread, paired, spread, welch
+from mmcredit.reporting.seed_statistics import Difference, Spread, paired, spread, welch
 from mmcredit.types import UserError
 
 OWN_ROOMS = ("reward", "credit", "rollout", "train", "selection", "scoring", "seconds", "samples")

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mmcredit.reporting.comparison import Comparison, Table
-from mmcredit.reporting.figures import figure, svg_uri
+from mmcredit.reporting.curves import figure, svg_uri
 from mmcredit.reporting.pages import render, write_text
-from mmcredit.reporting.text import visible
+from mmcredit.reporting.visible_text import visible
 
 
 def write_report(found: Comparison, keys: Sequence[str], folder: Path) -> Path:

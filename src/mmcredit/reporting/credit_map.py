@@ -11,7 +11,7 @@ from PIL.Image import Image
 from mmcredit.credit import CreditCallback
 from mmcredit.module import StepReport
 from mmcredit.reporting.boxes import MappedBox, region_boxes, routed_boxes
-from mmcredit.reporting.text import visible
+from mmcredit.reporting.visible_text import visible
 from mmcredit.scoring.views import View
 from mmcredit.types import Sample, Span
 

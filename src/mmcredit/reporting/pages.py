@@ -14,7 +14,7 @@ from PIL import Image
 
 from mmcredit.reporting.colours import LEVELS, colour, hexadecimal, ink, level
 from mmcredit.reporting.credit_map import CreditMap
-from mmcredit.reporting.text import visible
+from mmcredit.reporting.visible_text import visible
 from mmcredit.types import UserError
 
 SIDES = (768, 512, 384, 256, 160)  # pixels of a picture's longer side, tried until the page is small enough
@@ -60,19 +60,20 @@ def credit_page(shown: CreditMap, max_mb: float = 10.0) -> str:
     Raises:
         UserError: it is larger than ``max_mb`` (10^6 bytes) even with small pictures.
     """
+    text = 0  # bytes of everything but the pictures
     for side in SIDES:
-        page = render("credit_map.html.jinja", "credit_map.css.jinja", **_values(shown, side))
-        if (size := len(page.encode()) / 1e6) <= max_mb:
-            return page
+        pictures = [[data_uri(picture, side) for picture in panel.pictures] for panel in shown.panels]
+        inside = sum(len(uri) for uris in pictures for uri in uris)
+        if side == SIDES[0] or text + inside <= max_mb * 1e6:
+            values = {"shown": shown, "pictures": pictures, "levels": LEVELS, "level": _level}
+            page = render("credit_map.html.jinja", "credit_map.css.jinja", **values)
+            if (size := len(page.encode())) <= max_mb * 1e6:
+                return page
+            text = size - inside
     raise UserError(
-        f"a credit map of {len(shown.panels)} prompts is {size:.1f} MB, above max_mb={max_mb:g}: "
+        f"a credit map of {len(shown.panels)} prompts is {(text + inside) / 1e6:.2f} MB, above max_mb={max_mb:g}: "
         "show fewer samples, responses or methods, or raise max_mb"
     )
-
-
-def _values(shown: CreditMap, side: int) -> dict[str, Any]:
-    pictures = [[data_uri(picture, side) for picture in panel.pictures] for panel in shown.panels]
-    return {"shown": shown, "pictures": pictures, "levels": LEVELS, "level": _level}
 
 
 def _level(value: float, scale: float) -> str:

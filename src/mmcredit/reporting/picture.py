@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from mmcredit.reporting.colours import LEVELS, Colour, colour, ink, level
 from mmcredit.reporting.credit_map import Column, Panel, Token
+from mmcredit.reporting.visible_text import visible
 
 WIDTH, SIDE, MARGIN, LINE = 1100, 300, 12, 22  # pixels: whole picture, the question's picture, margin, line of text
 BOXES: dict[str, Colour] = {"evidence": (0, 114, 178), "reference": (179, 89, 0), "routed": (142, 59, 118)}
@@ -18,7 +19,9 @@ CLAIMS: dict[str, Colour] = {"routed": (0, 0, 0), "supported": (0, 0, 0), "contr
 
 
 def _font(size: int) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), size)
+    return ImageFont.truetype(
+        str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), size, layout_engine=ImageFont.Layout.BASIC
+    )
 
 
 TEXT, SMALL = _font(14), _font(12)
@@ -109,5 +112,5 @@ def _one_line(text: str) -> str:
 
 
 def _cut(text: str, longest: int = 130) -> str:
-    text = _one_line(text)
+    text = _one_line(visible(text))
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -127,11 +127,18 @@ def _flat(node: Any, prefix: str) -> Iterable[tuple[str, Any]]:
 
 
 def curves(path: Path) -> dict[str, Curve]:
-    """Every logged scalar, from TensorBoard's files or the CSV logger's; of a step logged twice, the last value."""
+    """Every logged scalar, from TensorBoard's files or the CSV logger's; of a step logged twice, the last value.
+
+    Raises:
+        UserError: a CSV file without numbers. Of torn TensorBoard files, what comes before the tear is read.
+    """
     if any((path / "tensorboard").glob("events.*")):
         return _from_tensorboard(path / "tensorboard")
     file = path / "csv" / "metrics.csv"
-    return _from_csv(file) if file.is_file() else {}
+    try:
+        return _from_csv(file) if file.is_file() else {}
+    except (OSError, ValueError, csv.Error) as error:
+        raise UserError(f"{path}: csv/metrics.csv is torn ({_kind(error)})") from None
 
 
 def _from_tensorboard(folder: Path) -> dict[str, Curve]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from mmcredit.reporting.colours import ARMS
 from mmcredit.reporting.runs import Arm
-from mmcredit.reporting.statistics import Spread, spread
+from mmcredit.reporting.seed_statistics import Spread, spread
 
 SHOWN = (
     "reward/total",

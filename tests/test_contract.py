@@ -46,6 +46,19 @@ def test_empty_and_one_token_responses(name, make_rollout, make_scorer):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_numbers_of_tokens_have_the_rollouts_shape_and_keeping_them_changes_nothing(name, make_rollout, make_scorer):
+    scorer, record = make_scorer(), Record(per_token={})
+    rollout = graded(make_rollout(), torch.tensor([[True, False, True]] * 4), scorer)
+    advantage = group_advantage(rollout.reward_BG)
+    kept = advantage_chain([build(name)], rollout, advantage, scorer, record)
+    assert torch.equal(kept, advantage_chain([build(name)], rollout, advantage, scorer, Record()))
+    for key, values in record.per_token.items():
+        assert values.shape == rollout.shape and torch.isfinite(values.float()).all(), key
+    keys = list(record.per_token)
+    assert keys[0] == "credit/parent" and torch.equal(record.per_token[keys[-1]], kept)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_no_advantage_stays_exactly_none(name, make_rollout, make_scorer):
     """Groups whose rewards are all equal, and single responses that earned nothing."""
     scorer = make_scorer()

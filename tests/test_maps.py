@@ -65,8 +65,14 @@ def test_without_methods_the_configurations_own_chain_is_compared_with_none(tmp_
     assert page.count('class="reference"') >= 1
 
 
-@pytest.mark.parametrize(("wrong", "words"), [("set=x", "use one of train, val, counter_prior"), ("samples=0", "samples=0"),
-                                              ("start=100000", "train has 100000 samples")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("set=x", "use one of train, val, counter_prior"),
+        ("samples=0", "samples=0"),
+        ("start=100000", "train has 100000 samples"),
+    ],
+)
 def test_mistakes(tmp_path, wrong, words):
     with pytest.raises(UserError, match=words):
         maps(config(tmp_path, "methods=[[]]", wrong))

@@ -16,7 +16,7 @@ from mmcredit.build import build
 from mmcredit.maps import credited, maps, sampled, with_callbacks
 from mmcredit.types import UserError
 
-SMALL = ["data.batch_size=4", "algorithm.mini_batch=4", "algorithm.micro_batch=4", "rollout.group=4", "template=think"]
+SMALL = ["data.batch_size=4", "rollout.group=4", "template=think"]
 SMALL += ["rollout.max_new_tokens=16", "++callbacks.pacg.min_residual=1"]
 
 

@@ -64,8 +64,11 @@ def test_nothing_is_kept_unless_asked_for():
     assert record.per_token is None
 
 
-def test_prompts_without_credit_come_last(report):
+def test_prompts_to_which_most_chains_give_credit_come_first(report):
     assert worth_showing([report]) == [1, 2, 0, 3]
+    other = replace(report, advantage_BGT=torch.zeros_like(report.advantage_BGT))
+    other.advantage_BGT[[0, 2]] = 1.0
+    assert worth_showing([report, other]) == [2, 0, 1, 3]
     assert chain_name([Halve(), Halve()]) == "Halve > Halve" and chain_name([]) == "no method"
 
 

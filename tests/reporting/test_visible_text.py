@@ -12,11 +12,11 @@ from mmcredit.reporting.visible_text import visible
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("a\x00b\x1b[0m\x7f", "a␀b␛[0m␡"),
+        ("a\x00b\x1b[0m\x7f", "a⟨U+0000⟩b⟨U+001B⟩[0m⟨U+007F⟩"),
         ("\u202eabc\u202c \u2066x\u2069 \u200f", "⟨U+202E⟩abc⟨U+202C⟩ ⟨U+2066⟩x⟨U+2069⟩ ⟨U+200F⟩"),
         ("a\u200bb\ufeff\u00ad\u2028\U000e0041", "a⟨U+200B⟩b⟨U+FEFF⟩⟨U+00AD⟩⟨U+2028⟩⟨U+E0041⟩"),
         ("\x85\ud800", "⟨U+0085⟩⟨U+D800⟩"),
-        ("one\ntwo\tthree\r", "one⏎\ntwo⇥\tthree␍"),
+        ("one\ntwo\tthree\r", "one⏎\ntwo⇥\tthree⟨U+000D⟩"),
         ("<b>&amp; 😀 é שלום 你好 ½ \u00a0", "<b>&amp; 😀 é שלום 你好 ½ \u00a0"),
     ],
 )

@@ -81,9 +81,9 @@ def chain_name(chain: Iterable[CreditCallback]) -> str:
 
 
 def worth_showing(reports: Sequence[StepReport]) -> list[int]:
-    """Prompts in order, those without credit under any chain last."""
+    """Prompts, those to which the most chains give any credit first, else in order."""
     silent_B = [
-        not any(report.advantage_BGT[b].any() for report in reports) for b in range(reports[0].rollout.shape[0])
+        sum(not report.advantage_BGT[b].any() for report in reports) for b in range(reports[0].rollout.shape[0])
     ]
     return sorted(range(len(silent_B)), key=silent_B.__getitem__)
 

@@ -12,7 +12,8 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from mmcredit.module import CreditModule, StepReport
 from mmcredit.observers.base import StepObserver
 from mmcredit.reporting.credit_map import CreditMap, chain_name, credit_map, worth_showing
-from mmcredit.reporting.pages import credit_page, write_text
+from mmcredit.reporting.credit_page import credit_page
+from mmcredit.reporting.pages import write_text
 from mmcredit.reporting.picture import panel_picture
 
 

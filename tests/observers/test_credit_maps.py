@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import hydra
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -36,6 +38,14 @@ def test_pages_and_pictures_every_so_many_steps(watched):
     text = pages[0].read_text("utf-8")
     assert "VPPO &gt; PACG" in text and "vppo/dependence" in text and "pacg/gate" in text and "<script" not in text
     assert [image.step for image in events.Images("credit_map/0")] == [1, 3]
+
+
+def test_the_run_says_where_it_comes_from_and_what_its_methods_cost(watched):
+    folder, _, _ = watched
+    origin = json.loads((folder / "provenance.json").read_text())
+    assert origin["seed"] == 0 and origin["data"]["train"]["size"] == 100_000
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["extra_views"] == {"VPPO": 1, "PACG": 1, "together": 1}
 
 
 def test_watching_changes_no_number(watched, tmp_path):

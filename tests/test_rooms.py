@@ -19,6 +19,7 @@ ENTRIES = {
     "provenance",
     "report",
     "prepare",
+    "serve",
     "launch",
     "checks",
     "build",

@@ -11,7 +11,7 @@ from mmcredit.reporting.runs import Arm, Curve, RunFolder
 from mmcredit.reporting.seed_statistics import Difference, Spread, paired, spread, welch
 from mmcredit.types import UserError
 
-OWN_ROOMS = ("reward", "credit", "rollout", "train", "selection", "scoring", "seconds", "samples")
+OWN_ROOMS = ("reward", "credit", "rollout", "train", "selection", "scoring", "seconds", "mismatch")
 LAST_SHARE = 4  # statistics of the methods are means over the last 1/4 of the steps
 NOTHING = "-"
 

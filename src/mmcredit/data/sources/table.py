@@ -43,7 +43,7 @@ class Table:
     """
 
     roles: ClassVar[Roles]
-    required: ClassVar[tuple[str, ...]] = ("question", "answer")
+    required: ClassVar[tuple[str, ...]] = ("question", "answer", "images")
     parts: ClassVar[tuple[str, ...]] = ("train", "val", "all")
     compared: ClassVar[bool] = True  # whether a gold answer that the verifier cannot compare is a bad row
     exif: ClassVar[bool] = True  # pictures are turned upright

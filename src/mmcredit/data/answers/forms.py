@@ -15,7 +15,7 @@ from mmcredit.data.answers.roots import square_root, whole_root
 Monomial = tuple[int, tuple[tuple[str, int], ...]]  # square-free radicand, powers of names
 Form = dict[Monomial, Fraction]
 ONE: Monomial = (1, ())
-MOST_TERMS, MOST_BITS, LARGEST_POWER, LARGEST_FACTORIAL = 200, 8192, 64, 20
+MOST_TERMS, MOST_BITS, LARGEST_POWER, LARGEST_POWER_OF_SUM, LARGEST_FACTORIAL = 128, 8192, 64, 20, 20
 
 
 class NoForm(ValueError):
@@ -72,7 +72,7 @@ def _neg(a: Form) -> Form:
 
 
 def _mul(a: Form, b: Form) -> Form:
-    if len(a) * len(b) > 20 * MOST_TERMS:
+    if len(a) * len(b) > 8 * MOST_TERMS:
         raise NoForm("too many terms")
     total: Form = {}
     for m, c in a.items():
@@ -123,7 +123,7 @@ def _pow(base: Form, exponent: Form) -> Form:
 
 def _whole_power(base: Form, power: int) -> Form:
     largest = max((_bits(c) for c in base.values()), default=1)
-    if abs(power) > (MOST_BITS // largest if len(base) <= 1 else LARGEST_POWER):
+    if abs(power) > (MOST_BITS // largest if len(base) <= 1 else LARGEST_POWER_OF_SUM):
         raise NoForm("power")
     if power < 0:
         return _whole_power(_inverse(base), -power)
@@ -148,10 +148,12 @@ def _root(a: Form, index: Form) -> Form:
 
 def _root_of(a: Form, degree: int) -> Form:
     number = _number(a)
+    if degree > LARGEST_POWER:
+        raise NoForm("root")
     if degree == 2:
         return _square_root(number)
     parts = [whole_root(part, degree) for part in (number.numerator, number.denominator)]
-    if number < 0 or degree > LARGEST_POWER or None in parts:
+    if number < 0 or None in parts:
         raise NoForm("root")
     return {ONE: Fraction(parts[0] or 0, parts[1] or 1)}
 

@@ -45,7 +45,7 @@ class Table:
     roles: ClassVar[Roles]
     required: ClassVar[tuple[str, ...]] = ("question", "answer", "images")
     parts: ClassVar[tuple[str, ...]] = ("train", "val", "all")
-    compared: ClassVar[bool] = True  # whether a gold answer that the verifier cannot compare is a bad row
+    compared: bool = True  # whether a gold answer that the verifier cannot compare is a bad row
     exif: ClassVar[bool] = True  # pictures are turned upright
     repeats: ClassVar[bool] = False  # whether a row that says the same as an earlier one counts
 

@@ -27,16 +27,20 @@ def mosaic(number: int, rng: random.Random, crowded: bool = False) -> tuple[Imag
     canvas = np.full((SIZE[1], SIZE[0], 3), 235, np.uint8)
     things: list[dict[str, Any]] = []
     favourites = rng.sample(range(10), 5)
-    for _ in range(rng.randint(2, 8)):
-        digit, scale = rng.choice(favourites), rng.randint(4, 13)
+    for n in range(rng.randint(2, 8)):
+        cover = things[0]["bbox"] if n == 1 and number % 2 else None  # the second is drawn on the first
+        digit, scale = rng.choice(favourites), 6 if cover else rng.randint(13, 16) if n == 0 else rng.randint(4, 13)
         which = rng.choice([i for i, target in enumerate(DIGITS.target) if target == digit])
         ink = DIGITS.images[which] > 6
         rows, columns = np.where(ink.any(1))[0], np.where(ink.any(0))[0]
         ink = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
         height, width = ink.shape[0] * scale, ink.shape[1] * scale
         x, y = rng.randrange(SIZE[0] - width), rng.randrange(SIZE[1] - height)
+        if cover:
+            x, y = (int(cover[i] + rng.random() * max(cover[i + 2] - side, 1)) for i, side in ((0, width), (1, height)))
+            x, y = min(x, SIZE[0] - width), min(y, SIZE[1] - height)
         touching = [t for t in things if meets((x, y, width, height), t["bbox"])]
-        if len(touching) > 1 or (touching and rng.random() < 0.5):
+        if len(touching) > 1 or (touching and rng.random() < 0.2):
             continue
         colour = [rng.randrange(40, 160) for _ in range(3)]
         grown = np.kron(ink, np.ones((scale, scale), bool))

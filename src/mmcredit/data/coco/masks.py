@@ -110,13 +110,14 @@ def _part(part: object) -> array[float]:
 
 def _filled(points: np.ndarray, width: int, height: int) -> np.ndarray:
     """[height, width] bool, the pixel centres inside the outline: behind an odd number of crossings of their row."""
-    flips = np.zeros((height, width + 1), bool)
-    for (x0, y0), (x1, y1) in zip(points, np.roll(points, -1, 0), strict=True):
-        low, high = sorted((y0, y1))
-        first, last = max(math.ceil(low - 0.5), 0), min(math.ceil(high - 0.5), height)
-        if first < last:
-            rows = np.arange(first, last)
-            crossing = x0 + (rows + 0.5 - y0) * (x1 - x0) / (y1 - y0)
-            columns = np.clip(np.ceil(crossing - 0.5), 0, width).astype(int)
-            flips[rows, columns] ^= True
-    return np.logical_xor.accumulate(flips[:, :width], axis=1)
+    x0, y0 = points.T
+    x1, y1 = np.roll(points, -1, 0).T
+    first = np.clip(np.ceil(np.minimum(y0, y1) - 0.5), 0, height).astype(int)  # rows whose centres an edge crosses
+    last = np.clip(np.ceil(np.maximum(y0, y1) - 0.5), 0, height).astype(int)
+    edge = np.repeat(np.arange(len(points)), last - first)
+    starts = np.cumsum(last - first) - (last - first)
+    row = np.arange(len(edge)) - starts[edge] + first[edge]
+    crossing = x0[edge] + (row + 0.5 - y0[edge]) * (x1 - x0)[edge] / (y1 - y0)[edge]
+    column = np.clip(np.ceil(crossing - 0.5), 0, width).astype(int)
+    crossings = np.bincount(row * (width + 1) + column, minlength=height * (width + 1)).reshape(height, width + 1)
+    return np.cumsum(crossings[:, :width], axis=1) % 2 == 1

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mmcredit.data.coco.construct import Recipe, construct
-from mmcredit.data.coco.pictures import open_stored, place_of, turned
+from mmcredit.data.coco.pictures import check, open_stored, place_of
 from mmcredit.data.coco.question import SPLITS, Question
 from mmcredit.data.coco.scene import Picture
 from mmcredit.data.images import ImageError
@@ -90,7 +90,7 @@ def export(images: Path, picture: Picture, folder: Path) -> str:
         path = place_of(images, picture)
         stem = picture.id if isinstance(picture.id, int) else hashlib.md5(picture.id.encode()).hexdigest()
         name = f"images/{stem}{path.suffix.lower()}"
-        if not turned(path):
+        if check(images, picture).orientation == 1:
             place(path, folder / name)
             return name
         name = f"images/{stem}.stored.png"
@@ -101,7 +101,7 @@ def export(images: Path, picture: Picture, folder: Path) -> str:
             aside.replace(folder / name)
         return name
     except (ImageError, OSError) as problem:
-        raise UserError(f"image {picture.file_name} {problem}") from None
+        raise UserError(f"{problem} ({picture.file_name})") from None
 
 
 def place(path: Path, target: Path) -> None:

@@ -195,8 +195,8 @@ def test_kinds_are_asked_where_nothing_else_of_the_kind_touches(tmp_path):
 
 
 PICTURES = {
-    "missing": (None, "image_missing"), "empty": (b"", "image_unreadable"),
-    "text": (b"<html>404</html>", "image_unreadable"),
+    "missing": (None, "image_missing"), "empty": (b"", "image_empty"),
+    "text": (b"<html>404</html>", "image_not_an_image"),
     "other size": ((100, 200), "image_size"), "turned size": ((201, 200), "image_size"),
 }  # fmt: skip
 
@@ -213,14 +213,21 @@ def test_pictures_that_are_not_what_the_file_says(content, reason, tmp_path):
     assert found.pictures == {"usable": 1, reason: 1} and [q.picture.id for q in found.questions] == [9]
 
 
-@pytest.mark.parametrize("name", ["../b.png", "/etc/passwd", "a\0.png", "x" * 5000])
-def test_no_picture_is_read_from_outside_the_folder(name, tmp_path):
+OUTSIDE = {
+    "../b.png": "image_outside_root", "/etc/passwd": "image_outside_root", "a\0.png": "image_path",
+    "x" * 5000: "image_path", "data:image/png;base64,AAAA": "image_path", "http://example.org/a.png": "image_address",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "reason"), OUTSIDE.items(), ids=[key[:12] for key in OUTSIDE])
+def test_no_picture_is_read_from_outside_the_folder(name, reason, tmp_path):
     folder = tmp_path / "images"
     folder.mkdir()
     Image.new("RGB", (200, 200)).save(tmp_path / "b.png")
     images = [*data()["images"], {"id": 10, "file_name": name, "width": 200, "height": 200}]
     path = written(folder, data(images=images, annotations=[dog(), dog(id=6, image_id=10)]))
-    assert construct(path, folder, recipe("questions.use=[count]")).pictures == {"usable": 1, "image_path": 1}
+    found = construct(path, folder, recipe("questions.use=[count]")).pictures
+    assert found["usable"] == 1 and found.total() == 2 and found[reason] == 1, found
 
 
 def test_a_damaged_picture_is_found_if_asked(tmp_path):
@@ -231,7 +238,7 @@ def test_a_damaged_picture_is_found_if_asked(tmp_path):
     noise.save(tmp_path / "a.png")
     (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:20_000])
     assert len(construct(path, tmp_path, recipe("questions.use=[count]")).questions) == 1
-    with pytest.raises(UserError, match=r"has none of the 1 pictures .*image_unreadable"):
+    with pytest.raises(UserError, match=r"has none of the 1 pictures .*image_truncated"):
         construct(path, tmp_path, recipe("questions.use=[count]", "questions.decode=true"))
 
 

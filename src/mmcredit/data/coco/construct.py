@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from mmcredit.data.coco.fitness import Fitness, union
 from mmcredit.data.coco.instances import read
-from mmcredit.data.coco.pictures import PictureError, check_header, open_stored
+from mmcredit.data.coco.pictures import check
 from mmcredit.data.coco.question import SPLITS, Context, Draft, Question, Task
 from mmcredit.data.coco.scene import Picture, Scene
 from mmcredit.data.gate import GateReport
+from mmcredit.data.images import ImageError
+from mmcredit.data.verdicts import Verdicts
 from mmcredit.functional import stable_seed
 from mmcredit.types import Box, UserError
 
@@ -35,7 +38,7 @@ class Recipe:
             primary) or ``all`` (primary; methods that can, join the tokens of all boxes).
         ratio: family -> share, in every split; families without a share are kept whole. None keeps everything.
         seed: choice and wording; splits do not depend on it.
-        decode: look at all of every picture file, not only at its header (about 10 ms each).
+        decode: look at all of every picture file, not only at its header (about 10 ms each, once).
 
     Raises:
         UserError: an unknown task or evidence, no share.
@@ -87,11 +90,12 @@ def construct(instances: Path, images: Path | None, recipe: Recipe, on_bad_row: 
     context = Context(read(instances, on_bad_row), recipe.seed, images)
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     pictures, found = Counter[str](), list[Question]()
-    for scene in context.instances.scenes():
-        fault = _picture_fault(images, scene.picture, recipe.decode)
-        pictures[fault or "usable"] += 1
-        if fault is None:
-            found += (q for task in recipe.asked for q in _asked(task, scene, context, recipe, outcomes))
+    with Verdicts() if recipe.decode else nullcontext() as verdicts:
+        for scene in context.instances.scenes():
+            fault = _picture_fault(images, scene.picture, verdicts)
+            pictures[fault or "usable"] += 1
+            if fault is None:
+                found += (q for task in recipe.asked for q in _asked(task, scene, context, recipe, outcomes))
     if not pictures["usable"]:
         raise UserError(f"images={images} has none of the {pictures.total()} pictures of {instances}: {dict(pictures)}")
     balanced = [q for task in recipe.asked for q in task.balanced([q for q in found if q.task == task.name], context)]
@@ -108,11 +112,11 @@ def construct(instances: Path, images: Path | None, recipe: Recipe, on_bad_row: 
     return Constructed(ordered, {t: +c for t, c in sorted(outcomes.items())}, pictures, context.instances.reports)
 
 
-def _picture_fault(images: Path | None, picture: Picture, decode: bool) -> str | None:
+def _picture_fault(images: Path | None, picture: Picture, verdicts: Verdicts | None) -> str | None:
     try:
         if images is not None:
-            (open_stored if decode else check_header)(images, picture)
-    except PictureError as problem:
+            check(images, picture, verdicts)
+    except ImageError as problem:
         return problem.reason
     return None
 

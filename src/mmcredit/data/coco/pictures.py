@@ -4,86 +4,45 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PIL import Image
+from PIL.Image import Image
 
+from mmcredit.data.cells import locate
 from mmcredit.data.coco.scene import Picture
-from mmcredit.data.images import ImageError, to_rgb
-
-ORIENTATION = 0x0112  # EXIF
-DAMAGE = OSError, ValueError, SyntaxError, Image.DecompressionBombError
+from mmcredit.data.images import Facts, ImageError, decode, inspect
+from mmcredit.data.verdicts import Verdicts
 
 
-class PictureError(ImageError):
-    """Why a picture cannot be used.
-
-    Args:
-        reason: image_missing, image_path, image_size or image_unreadable.
-        detail: reads well after the file's name.
-    """
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-
-
-def place_of(root: Path, picture: Picture) -> Path:
-    """The file of a picture, which may not lie outside the folder.
+def place_of(images: Path, picture: Picture) -> Path:
+    """The file of a picture.
 
     Raises:
-        PictureError: image_path, image_missing.
+        ImageError: there is none, it lies outside the folder, or the name is no path.
     """
-    try:
-        path = (root / picture.file_name).resolve()
-        found = path.is_file()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise PictureError("image_path", f"has no usable path ({type(error).__name__})") from None
-    if not path.is_relative_to(root.resolve()):
-        raise PictureError("image_path", "lies outside the folder of the images")
-    if not found:
-        raise PictureError("image_missing", "does not exist")
-    return path
+    content = locate(picture.file_name, images).content
+    if not isinstance(content, Path):
+        raise ImageError("image_path", f"image {picture.file_name[:80]!r} is no path")
+    return content
 
 
-def open_stored(root: Path, picture: Picture) -> Image.Image:
-    """The picture in RGB, as stored.
+def check(images: Path, picture: Picture, verdicts: Verdicts | None = None) -> Facts:
+    """What the file's header says; with ``verdicts`` all of it is read, once.
 
     Raises:
-        PictureError: no such file, damaged, or of another size than the annotations say.
+        ImageError: no such file, damaged, or of another size than the annotations say.
     """
-    path = place_of(root, picture)
-    try:
-        with Image.open(path) as file:
-            _expect(file.size, picture)
-            file.getexif().pop(ORIENTATION, None)
-            return to_rgb(file)
-    except PictureError:
-        raise
-    except DAMAGE as error:
-        raise PictureError("image_unreadable", f"cannot be read ({type(error).__name__})") from None
+    path = str(place_of(images, picture))
+    return _expected(verdicts.facts(path, images) if verdicts else inspect(path, images), picture)
 
 
-def check_header(root: Path, picture: Picture) -> None:
-    """What can be known without decoding.
-
-    Raises:
-        PictureError: as ``open_stored``.
-    """
-    path = place_of(root, picture)
-    try:
-        with Image.open(path) as file:
-            size = file.size
-    except DAMAGE as error:
-        raise PictureError("image_unreadable", f"cannot be read ({type(error).__name__})") from None
-    _expect(size, picture)
+def open_stored(images: Path, picture: Picture) -> Image:
+    """The picture in RGB, as stored. Errors as in ``check``."""
+    path = str(place_of(images, picture))
+    _expected(inspect(path, images), picture)
+    return decode(path, images, exif=False)
 
 
-def turned(path: Path) -> bool:
-    """Whether viewers would turn the picture."""
-    with Image.open(path) as file:
-        return file.getexif().get(ORIENTATION, 1) != 1
-
-
-def _expect(size: tuple[int, int], picture: Picture) -> None:
-    if size != (picture.width, picture.height):
-        expected = f"{picture.width}x{picture.height}"
-        raise PictureError("image_size", f"has {size[0]}x{size[1]} pixels, the annotations say {expected}")
+def _expected(facts: Facts, picture: Picture) -> Facts:
+    if facts.stored != (picture.width, picture.height):
+        found, said = (f"{width}x{height}" for width, height in (facts.stored, (picture.width, picture.height)))
+        raise ImageError("image_size", f"image {picture.file_name} has {found} pixels, the annotations say {said}")
+    return facts

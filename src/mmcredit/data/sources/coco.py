@@ -6,12 +6,13 @@ coco_evidence`` writes the same questions to files, with a report.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from mmcredit.data.coco.construct import Recipe, constructed
 from mmcredit.data.coco.pictures import open_stored
 from mmcredit.data.coco.question import SPLITS
-from mmcredit.data.images import ImageError
+from mmcredit.data.gate import GateReport, Outline
 from mmcredit.data.sampling import Info
 from mmcredit.types import Sample, UserError
 
@@ -45,6 +46,8 @@ class Coco:
         self.images = Path(images).expanduser()
         made = constructed(Path(instances).expanduser(), self.images, questions, on_bad_row)
         self.questions = [q for q in made.questions if split in (q.split, "all")]
+        kinds = Counter(q.draft.kind for q in self.questions)
+        self.report = GateReport(f"{instances} ({split})", read=len(self), kept=len(self), kinds=kinds)
 
     def __len__(self) -> int:
         return len(self.questions)
@@ -53,16 +56,14 @@ class Coco:
         """What samplers ask, without a picture."""
         return Info(self.questions[index].family)
 
+    def outline(self, index: int) -> Outline:
+        """What the length of the prompt depends on."""
+        q = self.questions[index]
+        return Outline(q.uid, q.draft.question, ((q.picture.width, q.picture.height),))
+
     def __getitem__(self, index: int) -> Sample:
         q = self.questions[index]
-        try:
-            picture = open_stored(self.images, q.picture)
-        except ImageError as problem:
-            raise UserError(
-                f"image {q.picture.file_name} {problem}; questions.decode=true leaves such pictures out"
-            ) from None
         meta = {"task_type": q.task, "template_id": q.draft.template, "image_id": str(q.picture.id)}
         meta |= {"gt_present": "yes" if q.draft.things else "no"}
-        return Sample(
-            q.uid, (picture,), q.draft.question, q.draft.answer, q.family, q.draft.boxes, q.proposal, meta=meta
-        )
+        pictures = (open_stored(self.images, q.picture),)
+        return Sample(q.uid, pictures, q.draft.question, q.draft.answer, q.family, q.draft.boxes, q.proposal, meta=meta)

@@ -130,3 +130,11 @@ def test_mistakes_are_named(train: int, batch: int, words: str) -> None:
 def test_a_batch_may_hold_all_samples() -> None:
     assert sorted(next(iter(stream(3, 3, seed=0)))) == [0, 1, 2]
     assert module(train=3, batch=3).batch_size == 3
+
+
+def test_other_data_than_the_checkpoints_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        module().load_state_dict(module().state_dict())
+        assert not caplog.text
+        module(train=9, batch=2).load_state_dict(module().state_dict())
+    assert "not those of the checkpoint (samples 10 -> 9, batch_size 3 -> 2)" in caplog.text

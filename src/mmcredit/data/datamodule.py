@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ from mmcredit.data.sampling import Order, PassRate, Pool, Shuffle, Source, StepB
 from mmcredit.data.templates import Template
 from mmcredit.functional import rank, world
 from mmcredit.types import Prompts, UserError
+
+log = logging.getLogger(__name__)
 
 
 class DataModule(lightning.LightningDataModule):
@@ -78,6 +81,17 @@ class DataModule(lightning.LightningDataModule):
         start = getattr(module, "drawn_batches", 0)
         batches = StepBatches(self.sampler, self.pool, self.batch_size, self.seed, start, rank(), world())
         return DataLoader(cast(Any, self.train), batch_sampler=batches, collate_fn=self.encoder)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the order of the data depends on; with the module's ``drawn_batches`` it is the place in it."""
+        law = type(self.sampler).__name__
+        return {"sampler": law, "samples": len(self.pool), "batch_size": self.batch_size, "seed": self.seed}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        now = self.state_dict()
+        if changed := [f"{key} {state_dict.get(key)} -> {value}" for key, value in now.items()
+                       if state_dict.get(key) != value]:  # fmt: skip
+            log.warning("the data are not those of the checkpoint (%s): samples may come again", ", ".join(changed))
 
     def val_dataloader(self) -> list[DataLoader[Prompts]]:
         if self.trainer and self.trainer.state.fn == "fit" and not self.validate_in_fit:

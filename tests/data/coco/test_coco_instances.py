@@ -127,7 +127,8 @@ ODD = {
     "outside": ([250, 50, 60, 60], "sub_pixel"), "below zero": ([50, 50, -60, 60], "sub_pixel"),
     "three numbers": ([50, 50, 60], "box_malformed"), "text": ([50, 50, 60, "60"], "box_malformed"),
     "none": (None, "box_malformed"), "nan": ([50, 50, float("nan"), 60], "box_malformed"),
-    "huge": ([50, 50, 1e300, 60], "box_malformed"),
+    "huge": ([50, 50, 1e300, 60], "box_malformed"), "endless": ([50, 50, 10**400, 60], "box_malformed"),
+    "infinite": ([50, 50, float("inf"), 60], "box_malformed"), "truth": ([50, 50, True, 60], "box_malformed"),
 }  # fmt: skip
 
 

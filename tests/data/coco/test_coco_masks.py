@@ -98,6 +98,7 @@ def test_against_pycocotools():
 BAD = {
     "nothing": None, "empty": [], "two points": [[1, 1, 2, 2]], "odd": [[1, 1, 2, 2, 3, 3, 4]], "text": [["a"] * 6],
     "nan": [[1, 1, math.nan, 2, 3, 3]], "flat": [1, 1, 2, 2, 3, 3], "huge": [[1, 1, 1e300, 2, 3, 3]], "number": 7,
+    "endless": [[1, 1, 10**400, 2, 3, 3]], "nothing inside": [None], "nested": [[[1, 1], [2, 2], [3, 3]]],
     "no size": {"counts": [12]}, "other size": {"counts": [12], "size": [4, 3]}, "no counts": {"size": [3, 4]},
     "short": {"counts": [3, 4], "size": [3, 4]}, "long": {"counts": [3, 40], "size": [3, 4]},
     "negative": {"counts": [20, -8], "size": [3, 4]}, "fraction": {"counts": [5.5, 6.5], "size": [3, 4]},

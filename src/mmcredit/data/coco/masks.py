@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 MAX_PIXELS = 2**27
+LIMIT = 1e9  # pixels; numbers beyond are no coordinates
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def _runs(data: dict[str, object], width: int, height: int) -> Runs:
 
 
 def _part(part: object) -> array[float]:
-    if isinstance(part, list) and all(type(n) in (int, float) for n in part):
+    if isinstance(part, list) and all(type(n) in (int, float) and abs(n) < LIMIT for n in part):
         part = array("f", part)
     if not isinstance(part, array) or len(part) < 6 or len(part) % 2 or not math.isfinite(sum(part)):
         raise ValueError("a polygon needs three points or more, as x, y, x, y, ...")

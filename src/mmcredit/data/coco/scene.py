@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeGuard
 
 from mmcredit.data.coco.masks import Mask, parse
 from mmcredit.types import Box
@@ -65,8 +64,8 @@ def thing(row: dict[str, Any], category: Category, picture: Picture) -> Thing:
         x, y, w, h = map(float, numbers)
         box = clipped(x, y, w, h, picture)
     fault = "crowd" if crowd else "box_malformed" if box is None else "sub_pixel" if min(box.w, box.h) < 1 else None
-    size = float(area) if _number(area) else 0.0  # type: ignore[arg-type]
-    return Thing(row["id"], category, picture, box, size if size > 0 else None, crowd, fault, row.get("segmentation"))
+    size = float(area) if _number(area) and area > 0 else None
+    return Thing(row["id"], category, picture, box, size, crowd, fault, row.get("segmentation"))
 
 
 def clipped(x: float, y: float, w: float, h: float, picture: Picture) -> Box:
@@ -76,8 +75,8 @@ def clipped(x: float, y: float, w: float, h: float, picture: Picture) -> Box:
     return Box(left, top, right - left, bottom - top)
 
 
-def _number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < LIMIT  # type: ignore[arg-type]
+def _number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LIMIT < value < LIMIT
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Nothing depends on the order of the file: every draw is of the seed and of ids.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -15,14 +16,15 @@ from pathlib import Path
 from mmcredit.data.coco.fitness import Fitness, union
 from mmcredit.data.coco.instances import read
 from mmcredit.data.coco.pictures import check
-from mmcredit.data.coco.question import SPLITS, Context, Draft, Question, Task
+from mmcredit.data.coco.question import Context, Draft, Question, Task
+from mmcredit.data.coco.quotas import trimmed
 from mmcredit.data.coco.scene import Picture, Scene
 from mmcredit.data.gate import GateReport
 from mmcredit.data.images import ImageError
 from mmcredit.data.verdicts import Verdicts
-from mmcredit.functional import stable_seed
 from mmcredit.types import Box, UserError
 
+log = logging.getLogger(__name__)
 EVIDENCE = ("primary", "union", "all")
 
 
@@ -89,13 +91,7 @@ def construct(instances: Path, images: Path | None, recipe: Recipe, on_bad_row: 
         raise UserError(f"images={images} is no folder")
     context = Context(read(instances, on_bad_row), recipe.seed, images)
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
-    pictures, found = Counter[str](), list[Question]()
-    with Verdicts() if recipe.decode else nullcontext() as verdicts:
-        for scene in context.instances.scenes():
-            fault = _picture_fault(images, scene.picture, verdicts)
-            pictures[fault or "usable"] += 1
-            if fault is None:
-                found += (q for task in recipe.asked for q in _asked(task, scene, context, recipe, outcomes))
+    found, pictures = _proposed(context, recipe, outcomes)
     if not pictures["usable"]:
         raise UserError(f"images={images} has none of the {pictures.total()} pictures of {instances}: {dict(pictures)}")
     balanced = [q for task in recipe.asked for q in task.balanced([q for q in found if q.task == task.name], context)]
@@ -110,6 +106,22 @@ def construct(instances: Path, images: Path | None, recipe: Recipe, on_bad_row: 
         )
     ordered = tuple(sorted(kept, key=lambda q: q.uid))
     return Constructed(ordered, {t: +c for t, c in sorted(outcomes.items())}, pictures, context.instances.reports)
+
+
+def _proposed(
+    context: Context, recipe: Recipe, outcomes: dict[str, Counter[str]]
+) -> tuple[list[Question], Counter[str]]:
+    """What the tasks ask of all pictures, and what became of these."""
+    found, pictures = list[Question](), Counter[str]()
+    with Verdicts() if recipe.decode else nullcontext() as verdicts:
+        for n, scene in enumerate(context.instances.scenes(), 1):
+            if n % 10_000 == 0:
+                log.info("%d of %d pictures", n, len(context.instances.rows))
+            fault = _picture_fault(context.images, scene.picture, verdicts)
+            pictures[fault or "usable"] += 1
+            if fault is None:
+                found += (q for task in recipe.asked for q in _asked(task, scene, context, recipe, outcomes))
+    return found, pictures
 
 
 def _picture_fault(images: Path | None, picture: Picture, verdicts: Verdicts | None) -> str | None:
@@ -158,40 +170,6 @@ def _proposal(draft: Draft, scene: Scene, recipe: Recipe) -> tuple[Box | None, s
     if recipe.evidence == "union" and fitness.fault(around := union(boxes), scene.picture, union=True) is None:
         return around, None
     return boxes[0], fitness.fault(boxes[0], scene.picture)
-
-
-def trimmed(questions: Sequence[Question], ratio: Mapping[str, int], seed: int) -> list[Question]:
-    """In every split, as many of each family as its share allows; tasks of a family, and answers of a task, take turns.
-
-    A family without a single question leaves the others alone.
-    """
-    kept: list[Question] = []
-    for split in SPLITS:
-        families: dict[str, list[Question]] = {}
-        for question in questions:
-            if question.split == split:
-                families.setdefault(question.family, []).append(question)
-        unit = min((len(families[f]) / share for f, share in ratio.items() if f in families), default=0.0)
-        for family, found in families.items():
-            turns = in_turns(found, seed)
-            kept += turns[: round(unit * ratio[family])] if family in ratio else turns
-    return kept
-
-
-def in_turns(questions: Sequence[Question], seed: int) -> list[Question]:
-    """Drawn order in which tasks take turns, and within a task its answers."""
-    drawn = sorted(questions, key=lambda q: stable_seed(seed, q.uid, "quota"))
-    answers, tasks = Counter[tuple[str, str]](), Counter[str]()
-    ranked = []
-    for question in drawn:
-        cell = question.task, question.draft.answer
-        ranked.append((answers[cell], question))
-        answers[cell] += 1
-    ordered = []
-    for _, question in sorted(ranked, key=lambda pair: pair[0]):  # stable: drawn order among equals
-        ordered.append((tasks[question.task], question))
-        tasks[question.task] += 1
-    return [question for _, question in sorted(ordered, key=lambda pair: pair[0])]
 
 
 @lru_cache(maxsize=1)

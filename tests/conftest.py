@@ -23,7 +23,7 @@ from mmcredit.models.processor import ImageOnlyProcessor
 from mmcredit.models.tiny import build_model, build_processor, train_tokenizer
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.reward.rule import RuleReward
-from mmcredit.reward.verifier import WordVerifier
+from mmcredit.reward.verifier import AnswerVerifier
 from mmcredit.rollout.text import collate
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
@@ -91,7 +91,7 @@ def make_rollout(processor: ImageOnlyProcessor, prompts: Prompts) -> Callable[..
         ]
         end = processor.tokenizer.eos_token_id
         responses = collate(processor.tokenizer, sampled, [end])
-        grades = RuleReward(WordVerifier(), TEMPLATE)(shown, responses)
+        grades = RuleReward(AnswerVerifier(), TEMPLATE)(shown, responses)
         return Rollout(shown, responses, grades, 0, torch.zeros(responses.mask_BGT.shape), grades.reward_BG)
 
     return make

@@ -128,6 +128,7 @@ class Grades:
     format_BG: Tensor  # bool, template kept
     answers: tuple[tuple[str | None, ...], ...]  # [B][G] extracted final answer, None where there is none
     answer_BGT: Tensor  # bool, tokens of the final answer; all False where there is none
+    outcomes: tuple[tuple[str, ...], ...] | None = None  # [B][G] right, wrong, unparsable, timed_out, if known
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ class Rollout:
                 k.format_BG[prompts],
                 k.answers[prompts],
                 k.answer_BGT[prompts],
+                None if k.outcomes is None else k.outcomes[prompts],
             ),
             self.step,
             self.logp_BGT[prompts],

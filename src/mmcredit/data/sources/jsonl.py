@@ -7,7 +7,8 @@ questions. ``<image>`` or ``<image 1>`` in the question says where it stands. ``
 the first image as stored (``exif``), the primary one first; ``proposal_bbox``, ``target_bbox``, ``argument_bbox`` and
 ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
 compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges,
-``solution`` (worked out, with the answer) by OPSD's teacher.
+``solution`` (worked out, with the answer) by OPSD's teacher. ``choices`` (a list) are the options A, B, ... of the
+question, where its text does not list them.
 ``objects`` lists all objects of the picture (shape, color, size, box), for the embedded world's oracles.
 """
 
@@ -27,7 +28,14 @@ from mmcredit.functional import stable_seed
 from mmcredit.types import Sample, UserError
 
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
-NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution")  # become ``Sample.meta``, lists one entry a line
+NOTES = (
+    "reference",
+    "pseudo_ground_truth",
+    "key_facts",
+    "solution",
+    "choices",
+)  # become ``Sample.meta``, lists one entry a line
+KNOWN = {"id", "answer", "family", "boxes", "objects", *BOX_FIELDS, *NOTES}
 PARTS = ("train", "val", "all")
 
 
@@ -79,9 +87,9 @@ class Jsonl:
         )  # fmt: skip
 
     def outline(self, index: int) -> Outline:
-        """What the length of the prompt depends on."""
+        """What is checked of the sample."""
         row = self.rows[index]
-        return Outline(row["id"], row["question"], row["sizes"])
+        return Outline(row["id"], row["question"], row["sizes"], row["answer"])
 
     @staticmethod
     def _part(row_id: str, val_share: float) -> str:
@@ -107,8 +115,11 @@ class Jsonl:
         """One checked row, images still closed."""
         data = parse(line)
         question, answer = text(data, "question", "problem"), text(data, "answer")
-        given = [data[key] for key in ("images", "image") if data.get(key) not in (None, [])]
-        cells = listed(given[0] if given else None)
+        shown = next((key for key in ("images", "image") if data.get(key) not in (None, [])), "images")
+        cells = listed(data.get(shown))
+        asked = "question" if data.get("question") is not None else "problem"
+        self.report.columns |= {key: key for key in data if key in KNOWN} | {"question": asked}
+        self.report.columns |= {"images": shown} if cells else {}
         facts = [verdicts.facts(cell, self.root, self.path.parent) for cell in cells]
         place = partial(self.orientation.box, facts=facts[0] if facts else None)
         named = {key: place(data[key], key) for key in BOX_FIELDS if data.get(key) is not None}

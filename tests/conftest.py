@@ -8,7 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads on two busy cores a
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -32,6 +32,14 @@ from mmcredit.types import Prompts, Rollout, Sample
 register_resolvers()
 WORLD = World("val", 64, seed=5)
 TEMPLATE = Template("Think, then \\boxed{answer}.", r".*\\boxed\{[^{}]+\}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is left in the user's cache folder."""
+    os.environ["MMCREDIT_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    del os.environ["MMCREDIT_CACHE"]
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ import torch
 from mmcredit.credit import CreditCallback
 from mmcredit.data.world.source import World
 from mmcredit.functional import across_ranks
+from mmcredit.rollout.hf import HFEngine
+from mmcredit.rollout.sampling import Sampled
 from mmcredit.types import Grades, Prompts, Responses, Sample
 
 
@@ -33,6 +35,13 @@ class Ruled:
         answers = tuple(("a",) * g for _ in range(b))
         answer_BGT = responses.mask_BGT & (torch.arange(responses.mask_BGT.shape[2]) < 2)
         return Grades(correct.float(), correct, torch.ones_like(correct), answers, answer_BGT)
+
+
+class OtherEngine(HFEngine):
+    """Samples as ever, but like an engine whose log-probs are not the trainer's."""
+
+    def generate(self, *args: Any, **options: Any) -> Sampled:
+        return super().generate(*args, **options)._replace(exact=False)
 
 
 class PartlyBlind:

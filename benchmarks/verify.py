@@ -1,6 +1,6 @@
-"""``python -m benchmarks.verify``: verifications a second on one thread, by class, and the time that hostile answers take.
+"""``python -m benchmarks.verify``: verifications a second on one thread, by class of answers.
 
-Answers are different in every call, so that nothing comes from a cache.
+They differ from call to call, so that nothing comes from a cache.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mmcredit.data.answers import read
 from mmcredit.reward.verifier import AnswerVerifier
 
 CLASSES: dict[str, Callable[[int], tuple[str, str]]] = {
-    "integers": lambda i: (str(i), f"{i:,}"),
+    "integers": lambda i: (str(i), f"{i:,}."),
     "decimals": lambda i: (str(i / 8), f"{i}.0"),
     "letters": lambda i: ("B", f"({'ABCD'[i % 4]}) text {i}"),
     "words": lambda i: (f"red cube {i}", f"a red  cube {i}."),

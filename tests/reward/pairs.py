@@ -69,6 +69,8 @@ PAIRS: dict[str, list[tuple[str, str, bool]]] = {
         ("no", "**No**", True),
         ("yes", "no", False),
         ("yes", "yes and no", False),
+        ("yes", "yes cube", False),
+        ("no", "no idea", False),
         ("yes", "Yes, no", False),
         ("no", "not yes", False),
         ("yes", "maybe", False),

@@ -19,6 +19,7 @@ from mmcredit.data.datamodule import DataModule
 from mmcredit.models.load import frozen_copy
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
+from mmcredit.observers.start import StartChecks
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
@@ -61,7 +62,7 @@ def build(cfg: DictConfig) -> Run:
     policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
     choose_threads(policy)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
-    observers = chosen(cfg.get("observers"))
+    observers = [StartChecks(data), *chosen(cfg.get("observers"))]
     check_sampling(chain, engine.law.group)
     models = {Weights.OLD: policy}
     if algorithm.kl_coef or any(method.needs_reference for method in chain):

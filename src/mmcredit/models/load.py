@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForImageTextToText
 
+from mmcredit.functional import rank
+from mmcredit.models.shard import whole_weights
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
 
@@ -64,10 +66,16 @@ def frozen_copy(policy: VisionLanguageModel) -> VisionLanguageModel:
 
 
 def export(policy: VisionLanguageModel, processor: Any, folder: Path) -> None:
-    """Save model and processor in Hugging Face format; the folder appears complete or not at all."""
+    """Save model and processor in Hugging Face format; the folder appears complete or not at all.
+
+    The first rank writes; all must call it, as each may hold a part of the weights.
+    """
+    weights = {name: weight.cpu() for name, weight in whole_weights(policy.hf) if rank() == 0}
+    if rank():
+        return
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    policy.hf.save_pretrained(partial)
+    policy.hf.save_pretrained(partial, state_dict=weights)
     processor.save_pretrained(partial)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

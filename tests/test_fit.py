@@ -97,13 +97,13 @@ def test_packing_changes_no_loss(tmp_path):
 
 def test_resuming_with_other_trained_parameters_is_refused(unbroken, tmp_path):
     options = [*SMALL, "algorithm.kl_coef=0.01", "steps=5", f"ckpt_path={unbroken}/checkpoints/last.ckpt"]
-    with pytest.raises(UserError, match=r"resume with the same model.policy.freeze_vision and last_layers"):
-        fit(config(tmp_path, *options, "model.policy.last_layers=2"))
+    with pytest.raises(UserError, match=r"resume with the same model/train"):
+        fit(config(tmp_path, *options, "model/train=last_layers", "model.train.count=2"))
 
 
 def test_frozen_parameters_stay_bit_equal(tmp_path):
     """Only the last two decoder layers move."""
-    fit(config(tmp_path, *SMALL, "steps=1", "model.policy.last_layers=2"))
+    fit(config(tmp_path, *SMALL, "steps=1", "model/train=last_layers", "model.train.count=2"))
     shipped = load_file(Path(mmcredit.models.__file__).parent / "tiny_qwen3vl" / "model.safetensors")
     trained = load_file(tmp_path / "policy" / "model.safetensors")
     moved = {name for name in shipped if not torch.equal(shipped[name], trained[name])}

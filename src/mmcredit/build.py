@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from mmcredit.credit import CreditCallback, check_sampling
 from mmcredit.data.datamodule import DataModule
-from mmcredit.models.load import frozen_copy
+from mmcredit.models.load import frozen_copy, reference
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
 from mmcredit.observers.start import StartChecks
@@ -66,7 +66,7 @@ def build(cfg: DictConfig) -> Run:
     check_sampling(chain, engine.law.group)
     models = {Weights.OLD: policy}
     if algorithm.kl_coef or any(method.needs_reference for method in chain):
-        models[Weights.REFERENCE] = frozen_copy(policy)
+        models[Weights.REFERENCE] = reference(policy)
     if every := refresh_interval(chain):
         models[Weights.TEACHER] = frozen_copy(policy)
         observers.append(Teacher(models[Weights.TEACHER], every))

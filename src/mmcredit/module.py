@@ -226,7 +226,7 @@ class CreditModule(lightning.LightningModule):
         if before != now:
             raise UserError(
                 f"the checkpoint trained {before} tensors, this run {now}: "
-                "resume with the same model.policy.freeze_vision and last_layers"
+                "resume with the same model/train and model.train"
             )
         for key in RESUMED:
             setattr(self, key, checkpoint["mmcredit"][key])

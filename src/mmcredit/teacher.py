@@ -38,6 +38,7 @@ class Teacher(lightning.Callback):
         for mine, new in zip(self.model.parameters(), policy.parameters(), strict=True):
             mine.copy_(new)
 
+
 def refresh_interval(chain: Sequence[CreditCallback]) -> int | None:
     """Rollout steps between copies that the methods of the chain ask for; None where none uses a teacher.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +70,8 @@ def whole(tensor: Tensor) -> Tensor:
     """A tensor that may be spread over ranks, gathered; all ranks must call it."""
     if not isinstance(tensor, DTensor):
         return tensor
-    return tensor.to(tensor.device_mesh.device_type).full_tensor()  # a part may wait in CPU memory
+    here: Any = tensor.to(tensor.device_mesh.device_type)  # a part may wait in CPU memory
+    return here.full_tensor()
 
 
 def spread_like(value: Tensor, like: Tensor) -> Tensor:

@@ -93,6 +93,7 @@ def vision_tower(model: Any) -> nn.Module:
     """The vision tower with its mergers."""
     return model.model.visual
 
+
 def vision_blocks(model: Any) -> nn.ModuleList:
     """The vision tower's layers, first to last."""
     return model.model.visual.blocks

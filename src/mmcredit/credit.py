@@ -43,6 +43,7 @@ class Record:
     histograms: dict[str, Tensor] = field(default_factory=dict)
     per_response: dict[str, Tensor] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
+    running: tuple[str, float] | None = None  # the stage under way, and when it began (``time.perf_counter``)
 
     def scalar(self, key: str, value: float | Tensor) -> None:
         """One number a step."""
@@ -65,7 +66,9 @@ class Record:
     def stage(self, name: str) -> Iterator[None]:
         """Adds the time spent inside to the stage's seconds."""
         start = time.perf_counter()
+        before, self.running = self.running, (name, start)
         yield
+        self.running = before
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def responses(self, key: str, values_BG: Tensor, where_BG: Tensor | None = None) -> None:

@@ -99,11 +99,13 @@ class CreditModule(lightning.LightningModule):
         self.drawn_batches = 0  # data batches, by which the order of the data goes on
         self.start_metrics: dict[str, float] = {}
         self.report: StepReport | None = None
+        self.record = Record()  # of the step under way
         self.seconds = Counter[str]()  # of all steps since the start or the resume, by stage
 
     def training_step(self, dataloader_iter: Iterator[tuple[Prompts, int, int]]) -> None:
         """One rollout step: sample, grade, assign credit, update. Draws as many data batches as the selection needs."""
-        record, tokens_before, parts_before = Record(), self.tokens(), self.parts()
+        tokens_before, parts_before = self.tokens(), self.parts()
+        self.record = record = Record()
 
         def draw() -> Rollout:
             self.drawn_batches += 1
@@ -173,6 +175,11 @@ class CreditModule(lightning.LightningModule):
         with record.stage("update"):
             self.optimizer_steps += update(batch, advantage_BGT, reference, record)
         return advantage_BG, advantage_BGT, batch
+
+    @property
+    def running(self) -> tuple[str, float] | None:
+        """The stage under way, and when it began (``time.perf_counter``)."""
+        return self.record.running
 
     @property
     def update(self) -> Update:

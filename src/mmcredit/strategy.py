@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map
 
 from mmcredit.models.shard import Sharding, spread_like, whole
 from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.types import UserError
 
 
 class Sharded(ModelParallelStrategy):
@@ -34,8 +35,13 @@ class Sharded(ModelParallelStrategy):
         self.shared = False
 
     def setup_environment(self) -> None:
+        if self.precision_plugin.precision != "32-true":
+            raise UserError("trainer=fsdp takes trainer.strategy.compute=bfloat16 in place of trainer.precision")
         self._data_parallel_size, self._tensor_parallel_size = self.num_nodes * self.num_processes, 1
         super().setup_environment()
+
+    def model_to_device(self) -> None:
+        """Nothing is left to do: sharing out puts every part where it belongs."""
 
     def share_out(self, models: Iterable[VisionLanguageModel]) -> None:
         """Share out the models, once."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +16,14 @@ import torch
 from ranks import on_two_ranks
 from safetensors.torch import load_file
 from test_fit import config
+from torch import distributed
 
 from mmcredit.checks import check
 from mmcredit.data.datamodule import StepBatches
 from mmcredit.fit import fit
 from mmcredit.functional import across_ranks, gather, rank, world
 from mmcredit.launch import register_resolvers
+from mmcredit.observers.heartbeat import Heartbeat
 from mmcredit.types import UserError
 
 OPTIONS = ["data.batch_size=8", "algorithm.mini_batch=4", "algorithm.micro_batch=1", "rollout.group=4", "logger=csv"]
@@ -142,6 +147,25 @@ def test_across_ranks(tmp_path):
         assert found["rows"].tolist() == [[0, 0], [1, 1], [1, 1]]
         assert found["flags"].tolist() == [False, True]
         assert found["who"] == [(0, "x"), (1, "x")]
+
+
+def stalled(folder: Path, rank: int) -> None:
+    """Rank 1 sleeps over its rewards, rank 0 has done and waits."""
+    logging.basicConfig(filename=folder / f"{rank}.log", level=logging.WARNING)
+    module = SimpleNamespace(rollout_step=0, running=("credit" if rank == 0 else "reward", time.perf_counter()))
+    heartbeat = Heartbeat(limit=0.3)
+    heartbeat._start(module)
+    if rank == 1:
+        time.sleep(1)
+    distributed.barrier()
+    heartbeat._end()
+
+
+def test_the_rank_that_stalls_is_told_from_those_that_wait(tmp_path):
+    on_two_ranks(partial(stalled, tmp_path), tmp_path / "results")
+    waits, stalls = ((tmp_path / f"{rank}.log").read_text() for rank in range(2))
+    assert "rank 0 of 2: stage 'credit' of step 1 has lasted" in waits and "s, waiting for other ranks" in waits
+    assert "rank 1 of 2: stage 'reward' of step 1 has lasted" in stalls and "not waiting for other ranks" in stalls
 
 
 def test_alone_across_ranks_is_the_identity():

@@ -32,10 +32,30 @@ PAPERS = {
 }
 
 
-def train(folder: Path, rank: int, cases: dict[str, list[str]]) -> None:
+RUNS = {
+    **{
+        (name, trainer): [*STEPS, *PAPERS[name], f"trainer={trainer}"] for name in PAPERS for trainer in ("fsdp", "ddp")
+    },
+    **{(name, "fsdp"): [*OPTIONS, *CASES[name], "trainer=fsdp"] for name in CASES},
+    **{(name, "each"): [*OPTIONS, *CASES[name], "trainer=fsdp", "trainer.strategy.sync_each=true"] for name in CASES},
+}
+
+
+def train(folder: Path, rank: int, ranks: int = 2) -> None:
     register_resolvers()
-    for name, overrides in cases.items():
-        fit(config(folder / name, *overrides))
+    for (name, trainer), options in RUNS.items():
+        if ranks == 2:
+            fit(config(folder / f"{name} {trainer}", *options))
+        elif not (folder / name).exists():
+            fit(config(folder / name, *(option for option in options if not option.startswith("trainer"))))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    on_two_ranks(partial(train, folder), folder / "results", limit=3600)
+    train(folder, 0, 1)
+    return folder
 
 
 def compare(one: Outcome, two: Outcome) -> None:
@@ -48,24 +68,11 @@ def compare(one: Outcome, two: Outcome) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["fsdp", "ddp"])
-@pytest.mark.parametrize("name", PAPERS)
-def test_five_steps_on_two_ranks_are_those_of_one(name, trainer, tmp_path):
-    options = [*STEPS, *PAPERS[name]]
-    on_two_ranks(partial(train, tmp_path / "two", cases={name: [*options, f"trainer={trainer}"]}), tmp_path / "results")
-    train(tmp_path / "one", 0, {name: options})
-    one, two = (outcome(tmp_path / run / name) for run in ("one", "two"))
-    losses = [row["train/loss"] for row in one.scalars if "train/loss" in row]
-    assert len(losses) == 5 and len(set(losses)) == 5
+@pytest.mark.parametrize(("name", "trainer"), RUNS)
+def test_two_ranks_are_one(folder, name, trainer):
+    """Five steps of every paper's method, and work that is uneven over ranks."""
+    one, two = outcome(folder / name), outcome(folder / f"{name} {trainer}")
+    if name in PAPERS:
+        losses = [row["train/loss"] for row in one.scalars if "train/loss" in row]
+        assert len(losses) == 5 and len(set(losses)) == 5
     compare(one, two)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("sync_each", [False, True])
-def test_uneven_work_ends_whenever_gradients_are_averaged(name, sync_each, tmp_path):
-    options = [*OPTIONS, *CASES[name]]
-    shared = [*options, "trainer=fsdp", f"trainer.strategy.sync_each={sync_each}"]
-    on_two_ranks(partial(train, tmp_path / "two", cases={name: shared}), tmp_path / "results")
-    train(tmp_path / "one", 0, {name: options})
-    compare(*(outcome(tmp_path / run / name) for run in ("one", "two")))

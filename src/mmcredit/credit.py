@@ -88,7 +88,9 @@ class CreditCallback(lightning.Callback):
     """A method. Override the hooks it uses; keep the maths in a pure function beside the class.
 
     A rollout holds this rank's prompts. Under dynamic sampling a rank may be left with none (B = 0); its hooks are
-    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank.
+    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank. So does the scorer in
+    ``on_reward`` and ``on_advantage``, where models may be shared out: it is called on every rank, with ``where_BG``
+    saying what for, or on none.
     """
 
     paper: ClassVar[str]  # URL, printed at start

@@ -42,7 +42,8 @@ class Checkpoint(lightning.Callback):
         if trainer.is_global_zero:
             before = last.resolve() if last.is_symlink() else None
             if partial.is_dir():
-                partial = linked(partial, self.folder / f"step-{module.rollout_step}.ckpt")
+                names = (self.folder / f"step-{module.rollout_step}{end}.ckpt" for end in ("", "-again"))
+                partial = linked(partial, next(name for name in names if name.resolve() != before))
             partial.replace(last)
             if before is not None and before != last.resolve():
                 shutil.rmtree(before, ignore_errors=True)

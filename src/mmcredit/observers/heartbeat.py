@@ -40,16 +40,19 @@ class Heartbeat(lightning.Callback):
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         assert isinstance(pl_module, CreditModule)
-        self.stop.clear()
-        watched = threading.get_ident()
-        self.thread = threading.Thread(target=self._watch, args=(pl_module, watched), name="heartbeat", daemon=True)
-        self.thread.start()
+        self._start(pl_module)
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self._end()
 
     def on_exception(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: Any) -> None:
         self._end()
+
+    def _start(self, module: CreditModule) -> None:
+        self.stop.clear()
+        watched = threading.get_ident()
+        self.thread = threading.Thread(target=self._watch, args=(module, watched), name="heartbeat", daemon=True)
+        self.thread.start()
 
     def _end(self) -> None:
         self.stop.set()

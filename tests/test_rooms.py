@@ -28,6 +28,7 @@ ROOMS += ["module", "teacher", "observers"]
 ENTRIES = {
     "fit",
     "prepare",
+    "serve",
     "launch",
     "checks",
     "build",

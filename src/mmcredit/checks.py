@@ -58,6 +58,7 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "data.batch_size": (WHOLE, 1, None),
     "data.val_batch_size": (WHOLE, 1, None),
     "data.val_share": (REAL, 0, 1),
+    "data.max_prompt_tokens": (WHOLE, 1, None),
     "data.train.size": (WHOLE, 0, None),
     "data.val.val.size": (WHOLE, 0, None),
     "data.val.counter_prior.size": (WHOLE, 0, None),

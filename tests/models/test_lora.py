@@ -10,7 +10,7 @@ from transformers import AutoModelForImageTextToText
 
 from mmcredit.data.encode import Encoder
 from mmcredit.models.load import export, frozen_copy, load_policy, reference
-from mmcredit.models.lora import WithoutAdapters, adapters
+from mmcredit.models.lora import WithoutAdapters, adapters, plain_weights
 from mmcredit.models.trainable import lora
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.scoring.scorer import Scorer
@@ -107,6 +107,18 @@ def test_exports_say_what_the_policy_says(policy, make_rollout, processor, tmp_p
 def test_mistakes_are_refused(policy, options, words):
     with pytest.raises(UserError, match=words):
         adapted(policy, **options)
+
+
+def test_weights_for_an_engine_are_merged_and_whole_under_the_names_of_the_checkpoint(policy):
+    mine = adapted(policy)
+    found = dict(plain_weights(mine, tied_once=False))
+    assert found.keys() == policy.hf.state_dict().keys()
+    for name, layer in adapters(mine.hf).items():
+        want = layer.base_layer.weight + layer.get_delta_weight("default")
+        torch.testing.assert_close(found[f"{name}.weight"], want, atol=1e-6, rtol=0)
+    for name, weight in plain_weights(policy):
+        assert weight.data_ptr() == policy.hf.state_dict()[name].data_ptr()  # nothing is copied
+    assert dict(plain_weights(policy)).keys() == found.keys() - {"lm_head.weight"}
 
 
 def test_chosen_targets(policy):

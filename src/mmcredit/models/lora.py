@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mmcredit.functional import stable_seed
 from mmcredit.models.lockstep import Found
+from mmcredit.models.shard import whole_weights
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
 
@@ -95,14 +96,27 @@ class WithoutAdapters(VisionLanguageModel):
                 layer.scaling[NAME] = scale
 
 
-def merged(weights: Mapping[str, Tensor], hf: nn.Module) -> dict[str, Tensor]:
-    """Weights of the plain model that says what the adapted one does: W + alpha / r B A, computed in float32."""
-    plain = {name.replace(".base_layer.", "."): value for name, value in weights.items() if ".lora_" not in name}
-    for name, layer in adapters(hf).items():
-        down, up = (weights[f"{name}.lora_{part}.{NAME}.weight"].float() for part in "AB")
-        base = weights[f"{name}.base_layer.weight"]
-        plain[f"{name}.weight"] = (base.float() + layer.scaling[NAME] * (up @ down)).to(base.dtype)
-    return plain
+def merged(weights: Iterable[tuple[str, Tensor]], hf: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Weights of the plain model that says what the adapted one does, one at a time: W + alpha / r B A, computed in
+    float32. A layer's own weight must come before its adapter, A before B, as in a ``state_dict``."""
+    layers, held = adapters(hf), dict[str, Tensor]()
+    for name, value in weights:
+        layer, _, part = name.rpartition(".lora_")
+        if layer:
+            held[part[0]] = value
+        elif name.removesuffix(".base_layer.weight") in layers:
+            held = {"W": value}
+        else:
+            yield name.replace(".base_layer.", "."), value
+        if len(held) == 3:
+            delta = layers[layer].scaling[NAME] * (held["B"].float() @ held["A"].float())
+            yield f"{layer}.weight", (held["W"].float() + delta).to(held["W"].dtype)
+            held = {}
+
+
+def plain_weights(policy: VisionLanguageModel, tied_once: bool = True) -> Iterator[tuple[str, Tensor]]:
+    """Weights under the names of the checkpoint, whole and merged, one at a time; as ``shard.whole_weights``."""
+    return merged(whole_weights(policy.hf, tied_once), policy.hf)
 
 
 def save_merged(hf: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
@@ -116,4 +130,4 @@ def save_merged(hf: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
     with torch.device("meta"):
         plain = type(hf)(hf.config)
     plain.generation_config = hf.generation_config
-    plain.save_pretrained(folder, state_dict=merged(weights, hf))
+    plain.save_pretrained(folder, state_dict=dict(merged(weights.items(), hf)))

@@ -81,10 +81,11 @@ def spread_like(value: Tensor, like: Tensor) -> Tensor:
     return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
-def whole_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Name and whole tensor of every weight and saved buffer, one at a time; tied weights once, under their first name.
+def whole_weights(model: nn.Module, tied_once: bool = True) -> Iterator[tuple[str, Tensor]]:
+    """Name and whole tensor of every weight and saved buffer, one at a time. All ranks must go through it.
 
-    All ranks must go through it.
+    Args:
+        tied_once: tied weights come under their first name only.
     """
     for module in model.modules():
         if isinstance(module, FSDPModule):
@@ -92,6 +93,6 @@ def whole_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     known = model.state_dict(keep_vars=True)
     seen: set[int] = set()
     for name, value in known.items():
-        if id(value) not in seen:
+        if not tied_once or id(value) not in seen:
             seen.add(id(value))
             yield name, whole(value.detach())

@@ -26,6 +26,8 @@ class World:
         UserError: unknown split or family, prior outside 0..1.
     """
 
+    generated = True  # computed, not read: the prompt gate probes some
+
     def __init__(
         self,
         split: str,

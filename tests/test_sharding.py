@@ -63,7 +63,8 @@ def compare(one: Outcome, two: Outcome) -> None:
     for row, other in zip(one.scalars, two.scalars, strict=True):
         assert set(row) == set(other)
         for key in (key for key in row if key.startswith(WATCHED)):
-            assert other[key] == pytest.approx(row[key], rel=1e-5, abs=2e-6), key
+            rel = 1e-4 if key == "train/grad_norm" else 1e-5  # rounding of every weight's gradient
+            assert other[key] == pytest.approx(row[key], rel=rel, abs=2e-6), key
     alike(one, two)
 
 

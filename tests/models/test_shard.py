@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from ranks import on_two_ranks
 from tiny_families import CASES, build
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group
 
 from mmcredit.data.encode import Encoder
 from mmcredit.models.load import checkpoint_activations, frozen_copy
@@ -50,6 +52,7 @@ class Found:
     sampled: list[list[list[int]]]
     gradients: dict[str, Tensor]
     weights: dict[str, Tensor]
+    reductions: int  # of gradients over ranks
 
 
 def measure(case: Case, mine: Sequence[int], mesh: Any = None, **sharding: Any) -> Found:
@@ -66,7 +69,8 @@ def measure(case: Case, mine: Sequence[int], mesh: Any = None, **sharding: Any) 
     logps = [scorer.logp(rollout, view).clone() for view in (View(), View(weights=Weights.REFERENCE))]
     sampled = [[ids.tolist() for ids in group] for group in HFEngine(LAW, 0).generate(policy, rollout.prompts, 0).ids]
     checkpoint_activations(policy.hf.train())
-    with policy.pace.together():
+    reductions = Mock(wraps=_fsdp_param_group.foreach_reduce)
+    with patch.object(_fsdp_param_group, "foreach_reduce", reductions), policy.pace.together():
         for b in range(len(mine)):
             scores = scorer.train_scores(rollout.select(slice(b, b + 1)))
             policy.pace.joined(scores.logp_S.sum() * (1 if mesh is None else 2)).backward()
@@ -76,7 +80,7 @@ def measure(case: Case, mine: Sequence[int], mesh: Any = None, **sharding: Any) 
     scorer.forget()
     policy.eval()
     logps.append(scorer.logp(rollout, View()).clone())
-    return Found(logps, sampled, gradients, dict(whole_weights(policy.hf)))
+    return Found(logps, sampled, gradients, dict(whole_weights(policy.hf)), reductions.call_count)
 
 
 def on_rank(file: Path, rank: int) -> dict[str, Found]:
@@ -109,6 +113,7 @@ def ranks(cases, tmp_path_factory) -> list[dict[str, Found]]:
     return on_two_ranks(partial(on_rank, folder / "cases.pt"), folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_two_ranks_find_what_one_finds(name, cases, ranks):
     one = measure(cases[name], range(4))
@@ -126,6 +131,7 @@ def test_two_ranks_find_what_one_finds(name, cases, ranks):
     assert (one.logps[0] - one.logps[1]).abs().max() > 1e-3 and (one.logps[0] - one.logps[2]).abs().max() > 1e-4
 
 
+@pytest.mark.slow
 def test_bfloat16_arithmetic_leaves_float32_weights_and_gradients(cases, ranks):
     one = measure(cases[FAMILIES[0]], range(4))
     for rank, mine in enumerate(SHARES):
@@ -138,6 +144,17 @@ def test_bfloat16_arithmetic_leaves_float32_weights_and_gradients(cases, ranks):
         assert torch.cosine_similarity(a, b, 0) > 0.98
 
 
+@pytest.mark.slow
+def test_gradients_are_averaged_once_unless_every_backward_pass_is_to(cases, ranks):
+    """Units: layers, vision blocks, and the rest. ``sync_each``: three backward passes and the exchange."""
+    for name, case in cases.items():
+        model = VisionLanguageModel(case.hf)
+        units = len(model.family.decoder_layers(case.hf)) + len(model.family.vision_blocks(case.hf)) + 1
+        found = {ranks[rank][name].reductions for rank in range(2)}
+        assert found == {units} if name != FAMILIES[0] else len(found) == 1 and units * 3 < max(found) <= units * 4
+
+
+@pytest.mark.slow
 def test_tied_weights_are_given_once(cases, ranks):
     for name, case in cases.items():
         assert case.hf.config.tie_word_embeddings

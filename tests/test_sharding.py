@@ -58,13 +58,13 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def compare(one: Outcome, two: Outcome) -> None:
+def compare(one: Outcome, two: Outcome, tolerance: float = 2e-6) -> None:
     assert len(one.scalars) == len(two.scalars)
     for row, other in zip(one.scalars, two.scalars, strict=True):
         assert set(row) == set(other)
         for key in (key for key in row if key.startswith(WATCHED)):
             rel = 1e-4 if key == "train/grad_norm" else 1e-5  # rounding of every weight's gradient
-            assert other[key] == pytest.approx(row[key], rel=rel, abs=2e-6), key
+            assert other[key] == pytest.approx(row[key], rel=rel, abs=tolerance), key
     alike(one, two)
 
 
@@ -76,4 +76,5 @@ def test_two_ranks_are_one(folder, name, trainer):
     if name in PAPERS:
         losses = [row["train/loss"] for row in one.scalars if "train/loss" in row]
         assert len(losses) == 5 and len(set(losses)) == 5
-    compare(one, two)
+    # CED's gates saturate: groups whose rewards differ by 1e-7 are scaled up to advantages by 1 / (std + 1e-6)
+    compare(one, two, 5e-5 if name == "ced" else 2e-6)

@@ -11,8 +11,8 @@ import mmcredit
 import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
-ROOMS = ["types", "functional", "data", "models", "rollout", "reward", "scoring", "services", "credit", "algorithm"]
-ROOMS += ["module", "teacher", "reporting", "observers"]
+ROOMS = ["types", "functional", "data", "models", "strategy", "rollout", "reward", "scoring", "services", "credit"]
+ROOMS += ["algorithm", "module", "teacher", "reporting", "observers"]
 ENTRIES = {
     "fit",
     "maps",

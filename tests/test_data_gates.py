@@ -52,6 +52,10 @@ def test_bad_rows_are_left_out_and_reported_before_the_first_step(tmp_path, monk
         "image_truncated": 1, "image_empty": 1, "image_not_an_image": 1, "image_bomb": 1, "image_aspect": 1,
         "placeholder_count": 1, "prompt_too_long": 1,
     }  # fmt: skip
+    assert report["answer_kinds"] == {"text": 5, "yes_no": 1}
+    assert report["columns"] == {"question": "question", "answer": "answer", "images": "image", "bbox": "bbox"} | {
+        "id": "id"
+    }
     assert "'endless'" in report["examples"]["prompt_too_long"][0]
     assert "prompt_too_long 1" in capsys.readouterr().out
     assert (tmp_path / "run" / "data_report.md").read_text().startswith("# Data")

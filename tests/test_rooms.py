@@ -17,6 +17,7 @@ ENTRIES = {
     "fit",
     "prepare",
     "evaluate",
+    "serve",
     "launch",
     "checks",
     "build",

@@ -21,7 +21,6 @@ from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate
 from mmcredit.models.load import frozen_copy
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
-from mmcredit.rollout.hf import HFEngine
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
 from mmcredit.teacher import Teacher, refresh_interval
@@ -58,6 +57,8 @@ def build(cfg: DictConfig) -> Run:
         batch_size=cfg.data.batch_size,
         val_batch_size=cfg.data.val_batch_size,
         seed=cfg.seed,
+        sampler=instantiate(cfg.data.sampler),
+        difficulty=instantiate(cfg.data.get("difficulty")),
     )
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     data.connect(processor)
@@ -67,7 +68,7 @@ def build(cfg: DictConfig) -> Run:
     choose_threads(policy)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
     observers = chosen(cfg.get("observers"))
-    check_sampling(chain, engine.law.group)
+    check_sampling(chain, engine.law.group, engine.edits)
     models = {Weights.OLD: policy}
     if algorithm.kl_coef or any(method.needs_reference for method in chain):
         models[Weights.REFERENCE] = frozen_copy(policy)
@@ -78,7 +79,7 @@ def build(cfg: DictConfig) -> Run:
         policy=policy,
         scorer=Scorer(models, data.encoder, engine.law.temperature, **cfg.scoring, seed=cfg.seed),
         engine=engine,
-        val_engine=HFEngine(engine.law.single(), cfg.seed, engine.batch),
+        val_engine=engine.single(),
         grade=instantiate(cfg.reward),
         algorithm=algorithm,
         chain=chain,

@@ -177,7 +177,8 @@ def missing_data(cfg: DictConfig) -> list[str]:
 
 def missing_services(cfg: DictConfig) -> list[str]:
     """Services of the chosen methods that know the embedded world only, where the data are others."""
-    if "path" not in cfg.data.train or _of_the_world(cfg.data.path):
+    read = {"path", "instances"} & set(cfg.data.train)  # where the data are not computed
+    if not read or _of_the_world(cfg.data.get("path")):
         return []
     from hydra.utils import get_object
 

@@ -147,11 +147,14 @@ class CreditModule(lightning.LightningModule):
         with record.stage("reward"):
             grades = self.grade(prompts, responses)
         reward_BG, scored = grades.reward_BG, sampled.exact and not edits
+        other_BGT = None if sampled.exact else logp_BGT
         if self.algorithm.overlong is not None:
             reward_BG = reward_BG + self.algorithm.overlong(responses.mask_BGT)
         if not scored:
             logp_BGT = torch.zeros_like(logp_BGT)
-        return Rollout(prompts, responses, grades, self.rollout_step, logp_BGT, reward_BG, scored=scored)
+        return Rollout(
+            prompts, responses, grades, self.rollout_step, logp_BGT, reward_BG, scored=scored, engine_logp_BGT=other_BGT
+        )
 
     def _collate(self, ids: list[list[Tensor]]) -> Responses:
         return collate(self.tokenizer, ids, self.policy.end_ids.tolist())

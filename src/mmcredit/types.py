@@ -143,6 +143,7 @@ class Rollout:
     reward_BG: Tensor  # current reward: the grades' at first, then what each reward callback returns
     start: int = 0  # place of the first prompt in the rollout that it was selected from
     scored: bool = False  # whether ``logp_BGT`` came with the sample; else it is 0 until a pass fills it in
+    engine_logp_BGT: Tensor | None = None  # nats, the engine's own, where they may differ from ``logp_BGT``
 
     @property
     def mask_BGT(self) -> Tensor:
@@ -172,4 +173,5 @@ class Rollout:
             self.reward_BG[prompts],
             self.start + (prompts.start or 0),
             self.scored,
+            None if self.engine_logp_BGT is None else self.engine_logp_BGT[prompts],
         )

@@ -373,7 +373,7 @@ def test_pictures_come_in_the_order_of_the_question(folder: Path) -> None:
     source = Jsonl(write(folder, row))
     (sample,) = source
     assert (sample.question, [p.size for p in sample.images]) == ("<image>or <image>?", [(10, 20), (64, 48)])
-    assert source.outline(0) == Outline(sample.id, sample.question, ((10, 20), (64, 48)))
+    assert source.outline(0) == Outline(sample.id, sample.question, ((10, 20), (64, 48)), "a")
     assert "names another one first" in refused(folder, {**row, "boxes": [[1, 1, 2, 2]]})
 
 
@@ -401,3 +401,8 @@ def test_bad_pictures_are_dropped_under_their_reason(folder: Path, data: bytes, 
     source = Jsonl(write(folder, ROW, {**ROW, "image": "bad.jpg"}), on_bad_row="skip")
     assert len(source) == 1 and source.report.dropped == {reason: 1}
     assert "image bad.jpg" in refused(folder, {**ROW, "image": "bad.jpg"})
+
+
+def test_report_says_which_fields_were_found(folder: Path) -> None:
+    rows = [{"problem": "q", "answer": "a", "unknown": 1}, {"problem": "q", "answer": "a", "image": "a.png"}]
+    assert Jsonl(write(folder, *rows)).report.columns == {"question": "problem", "answer": "answer", "images": "image"}

@@ -110,6 +110,25 @@ def test_counts_go_on_in_the_source_s_own_report(encoder: Encoder) -> None:
     assert (passed.report.read, passed.report.kept) == (5, 1)
 
 
+def test_gold_answers_that_nothing_equals_are_left_out(encoder: Encoder) -> None:
+    """Never trained with reward 0, or 1, for every response; kinds of the others are counted."""
+    golds = ["2", "3.5", "A", "yes", "nan", "None", "$$", "top left", "\\boxed{}"]
+    source = Listed(*(Sample(str(i), (), "what?", gold) for i, gold in enumerate(golds)))
+    passed = PromptGate(encoder, on_bad_row="skip")("train", source)
+    assert [s.answer for s in passed] == ["2", "3.5", "A", "yes", "top left"]
+    assert passed.report.dropped == {"gold_unparsable": 4}
+    assert passed.report.kinds == {"number": 2, "letter": 1, "yes_no": 1, "text": 1}
+    with pytest.raises(UserError, match="sample '4': nothing equals the answer 'nan'"):
+        PromptGate(encoder)("train", source)
+
+
+def test_kinds_that_the_source_counted_stay(encoder: Encoder) -> None:
+    source = Listed(sample("a"))
+    source.report = GateReport("corpus", read=1, kept=1)  # type: ignore[attr-defined]
+    source.report.kinds["count"] = 7  # type: ignore[attr-defined]
+    assert PromptGate(encoder)("train", source).report.kinds == {"count": 7}
+
+
 def test_a_computed_source_is_probed_not_read(encoder: Encoder) -> None:
     world = World("train", 10**6)
     passed = PromptGate(encoder)("train", world)

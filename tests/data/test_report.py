@@ -48,9 +48,10 @@ def test_markdown_shows_corpus_text_as_text() -> None:
 
 
 def test_files_are_complete(tmp_path: Path) -> None:
-    write(sets(), tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["data_report.json", "data_report.md"]
-    assert json.loads((tmp_path / "data_report.json").read_text()) == as_dict(sets())
+    folder = tmp_path / "runs" / "new"
+    write(sets(), folder)
+    assert sorted(p.name for p in folder.iterdir()) == ["data_report.json", "data_report.md"]
+    assert json.loads((folder / "data_report.json").read_text()) == as_dict(sets())
 
 
 def test_examples_are_few_and_all_are_counted() -> None:

@@ -129,3 +129,22 @@ def test_a_box_covers_the_tokens_whose_pixels_change(processor: Any, family: str
         else:  # a centre inside means that a quarter at least of the patch is white: half of it each way
             assert region <= set(number[white > 0.2].tolist()), (box, grid)
     assert 0 < thin < 45
+
+
+def test_tokens_follow_the_family_s_own_patch(processor: Any) -> None:
+    """320x320: 10x10 merged tokens of 32 pixels, or 11x11 of 28; InternVL's tile always has as many."""
+    counts = {name: FAMILIES[name](processor).picture_tokens(320, 320) for name in WHOLE}
+    assert counts == {"qwen3_vl": 100, "qwen2_5_vl": 121, "internvl": 4 + 2}
+
+
+@pytest.mark.parametrize("family", ["qwen3_vl", "qwen2_5_vl"])
+def test_resizing_twice_is_resizing_once(processor: Any, family: str) -> None:
+    """Who hands on a resized picture, to an engine say, gets the same grid there."""
+    shown, rng = FAMILIES[family](processor), random.Random(3)
+    patch = shown.image_processor.patch_size
+    for _ in range(60):
+        short = rng.randint(1, 150)
+        picture = Image.new("RGB", tuple(rng.sample([short, rng.randint(short + 1, 8 * short + 1)], 2)))
+        _, rows, columns = shown.image_processor(images=[picture], return_tensors="pt").image_grid_thw[0].tolist()
+        tokens = rows * columns // shown.merge**2
+        assert shown.picture_tokens(*picture.size) == shown.picture_tokens(columns * patch, rows * patch) == tokens

@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
+from mmcredit.algorithm import mismatch
 from mmcredit.algorithm.objective import loss_terms
 from mmcredit.algorithm.parent import Parent
 from mmcredit.algorithm.selection import Batch
@@ -20,6 +21,8 @@ from mmcredit.functional import gather
 from mmcredit.rollout.parts import take
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View
+
+MEDIAN_LIMIT = 0.1  # nats between engine and trainer; bfloat16 gives about .01
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Update:
         for key, total in summed.items():
             record.scalar(f"train/{key}", total / len(minis))
         record.scalar("train/grad_norm", norm / len(minis))
+        mismatch.report(record, MEDIAN_LIMIT)
         return len(minis)
 
     def _parts(

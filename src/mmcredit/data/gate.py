@@ -31,12 +31,13 @@ class BadRow(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What the length of a prompt depends on, known without decoding a picture. Sources that can say it for row
+    """What is checked of a sample before a run, known without decoding a picture. Sources that can say it for sample
     ``index`` have a method ``outline(index)``."""
 
     id: str
     question: str
     sizes: tuple[tuple[int, int], ...] = ()  # width and height of each picture, as the model will get it
+    answer: str | None = None  # gold; None is not checked
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""The gate between sources and a run: prompts that are too long, ids that repeat, pictures that fail in mid-run."""
+"""The gate between sources and a run: prompts that are too long, ids that repeat, gold answers that nothing can be
+compared with, pictures that fail in mid-run."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mmcredit.data.answers import Kind, answer_kind
 from mmcredit.data.encode import Encoder
 from mmcredit.data.gate import BadRow, Gate, GateReport, Outline
+from mmcredit.data.sampling import Info, info_of
 from mmcredit.functional import stable_rng
 from mmcredit.types import Sample, UserError
 
@@ -47,6 +50,10 @@ class Admitted:
     def __len__(self) -> int:
         return len(self.places)
 
+    def info(self, index: int) -> Info:
+        """What samplers ask."""
+        return info_of(self.source, self.places[index])
+
     def __getitem__(self, index: int) -> Sample:
         place = self.places[index]
         try:
@@ -70,7 +77,7 @@ class Admitted:
 
 
 class PromptGate:
-    """Measures every prompt before training, pictures by their sizes alone where the source knows these.
+    """Checks every sample before training, pictures by their sizes alone where the source knows these.
 
     Args:
         encoder: makes the prompts.
@@ -90,17 +97,22 @@ class PromptGate:
         report = getattr(source, "report", None) or GateReport(f"data.{name}", read=len(source), kept=len(source))
         gate, generated = Gate(report.source, self.on_bad_row, report), getattr(source, "generated", False)
         ids, outline, kept, longest = set[str](), _outliner(source), list[int](), 0
-        before = report.dropped.total()
+        before, kinds = report.dropped.total(), Counter[str]()
         for place in range(min(len(source), PROBED) if generated else len(source)):
             try:
-                longest = max(longest, self._measured(outline(place), ids))
+                found = outline(place)
+                kind = _kind(found)
+                longest = max(longest, self._measured(found, ids))
             except BadRow as problem:
                 report.kept -= 1
                 gate.drop(f" sample {place}", problem)  # counted among those of the set, from 0
             else:
                 kept.append(place)
+                kinds[kind] += 1
         if dropped := report.dropped.total() - before:
             log.warning("%s: %d samples left out by the prompt gate", report.source, dropped)
+        if not generated and not report.kinds:
+            report.kinds.update({kind: count for kind, count in kinds.items() if kind})
         return Admitted(source, range(len(source)) if generated else kept, longest, gate)
 
     def _measured(self, found: Outline, ids: set[str]) -> int:
@@ -123,10 +135,19 @@ class PromptGate:
         return total
 
 
+def _kind(found: Outline) -> str:
+    """Of the gold answer; empty where there is none to check."""
+    if found.answer is None:
+        return ""
+    if (kind := answer_kind(found.answer)) is Kind.UNPARSABLE:
+        raise BadRow("gold_unparsable", f"sample {found.id!r}: nothing equals the answer {found.answer[:80]!r}")
+    return str(kind)
+
+
 def _outliner(source: Rows) -> Callable[[int], Outline]:
     def decoded(index: int) -> Outline:
         sample = source[index]
-        return Outline(sample.id, sample.question, tuple(image.size for image in sample.images))
+        return Outline(sample.id, sample.question, tuple(image.size for image in sample.images), sample.answer)
 
     known: Callable[[int], Outline] | None = getattr(source, "outline", None)
     if known is None and len(source) > 10_000:

@@ -56,7 +56,8 @@ def as_markdown(sets: Sets) -> str:
     lines = ["# Data", "", as_table(sets)]
     for name, found in as_dict(sets).items():
         lines += ["", f"## {name}", "", f"Source: {_plain(found['source'])}"]
-        lines += ["", *(f"* {field}: column {_plain(column)}" for field, column in found["columns"].items())]
+        if found["columns"]:
+            lines += ["", *(f"* {field}: column {_plain(column)}" for field, column in found["columns"].items())]
         for reason, places in found["examples"].items():
             lines += ["", f"Dropped, {reason} ({found['dropped'].get(reason, 0):,}):", ""]
             lines += [f"* {_plain(place)}" for place in places]
@@ -70,6 +71,7 @@ def _plain(text: str) -> str:
 
 def write(sets: Sets, folder: Path) -> None:
     """Both files, each complete or not there."""
+    folder.mkdir(parents=True, exist_ok=True)
     content = {"json": json.dumps(as_dict(sets), indent=2) + "\n", "md": as_markdown(sets)}
     for ending, text in content.items():
         partial = folder / f"data_report.{ending}.partial"

@@ -34,6 +34,12 @@ class HFEngine:
         self.law, self.seed, self.batch = law, seed, batch
         self.seconds: dict[str, float] = defaultdict(float)  # so far: prefill (vision included) and decode
 
+    edits = True  # samples from pixels as they are given
+
+    def single(self) -> HFEngine:
+        """The same engine for one response a prompt (validation)."""
+        return HFEngine(self.law.single(), self.seed, self.batch)
+
     @torch.no_grad()
     def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> Sampled:
         """Responses and their log-probs, which are the scorer's own in float32.

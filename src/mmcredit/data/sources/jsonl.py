@@ -35,6 +35,7 @@ NOTES = (
     "solution",
     "choices",
 )  # become ``Sample.meta``, lists one entry a line
+KNOWN = {"id", "answer", "family", "boxes", "objects", *BOX_FIELDS, *NOTES}
 PARTS = ("train", "val", "all")
 
 
@@ -86,9 +87,9 @@ class Jsonl:
         )  # fmt: skip
 
     def outline(self, index: int) -> Outline:
-        """What the length of the prompt depends on."""
+        """What is checked of the sample."""
         row = self.rows[index]
-        return Outline(row["id"], row["question"], row["sizes"])
+        return Outline(row["id"], row["question"], row["sizes"], row["answer"])
 
     @staticmethod
     def _part(row_id: str, val_share: float) -> str:
@@ -114,8 +115,11 @@ class Jsonl:
         """One checked row, images still closed."""
         data = parse(line)
         question, answer = text(data, "question", "problem"), text(data, "answer")
-        given = [data[key] for key in ("images", "image") if data.get(key) not in (None, [])]
-        cells = listed(given[0] if given else None)
+        shown = next((key for key in ("images", "image") if data.get(key) not in (None, [])), "images")
+        cells = listed(data.get(shown))
+        asked = "question" if data.get("question") is not None else "problem"
+        self.report.columns |= {key: key for key in data if key in KNOWN} | {"question": asked}
+        self.report.columns |= {"images": shown} if cells else {}
         facts = [verdicts.facts(cell, self.root, self.path.parent) for cell in cells]
         place = partial(self.orientation.box, facts=facts[0] if facts else None)
         named = {key: place(data[key], key) for key in BOX_FIELDS if data.get(key) is not None}

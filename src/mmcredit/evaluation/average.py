@@ -17,7 +17,7 @@ def average(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: no scores below it, or two of one benchmark and form.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for path in sorted(folder.rglob("scores.json")):
         report = json.loads(path.read_text("utf-8"))
         name = report["benchmark"]
@@ -26,7 +26,7 @@ def average(folder: Path) -> dict[str, Any]:
         found[name] = report
     if not found:
         raise UserError(f"no scores.json below {folder}: out=<folder of a sweep>, e.g. after -m benchmark=mmstar,mmmu")
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {"headline": r["headline"], "k": r["k"], "questions": r["questions"]}
         | {scorer: metrics[r["headline"]]["value"] for scorer, metrics in r["metrics"].items()}
         | {"value": r["metrics"][r["scorer"]][r["headline"]]["value"], "scorer": r["scorer"]}

@@ -12,13 +12,14 @@ import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
 ROOMS = ["types", "functional", "data", "models", "strategy", "rollout", "reward", "scoring", "services", "credit"]
-ROOMS += ["algorithm", "module", "teacher", "reporting", "observers"]
+ROOMS += ["algorithm", "module", "teacher", "reporting", "observers", "evaluation", "integrations"]
 ENTRIES = {
     "fit",
     "maps",
     "provenance",
     "report",
     "prepare",
+    "evaluate",
     "serve",
     "launch",
     "checks",

@@ -40,6 +40,8 @@ def _experiment() -> str:
 
 WHOLE, REAL = "a whole number", "a number"
 RULES = {  # key -> kind, smallest, largest; absent keys are skipped
+    "k": (WHOLE, 1, None),
+    "batch": (WHOLE, 1, None),
     "steps": (WHOLE, 1, None),
     "seed": (WHOLE, 0, None),
     "max_grad_norm": (REAL, 1e-12, None),

@@ -1,0 +1,1 @@
+"""Benchmarks: sampling responses, grading them, and the numbers that come of it."""

@@ -1,0 +1,1 @@
+"""Doors to other evaluation kits."""

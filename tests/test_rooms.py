@@ -11,7 +11,19 @@ import mmcredit
 import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
-ROOMS = ["types", "functional", "data", "models", "rollout", "reward", "scoring", "services", "credit", "algorithm"]
+ROOMS = [
+    "types",
+    "functional",
+    "data",
+    "models",
+    "strategy",
+    "rollout",
+    "reward",
+    "scoring",
+    "services",
+    "credit",
+    "algorithm",
+]
 ROOMS += ["module", "teacher", "observers"]
 ENTRIES = {
     "fit",

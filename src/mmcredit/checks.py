@@ -116,12 +116,13 @@ def ranks(trainer: DictConfig) -> int:
 
 def check_resume(path: Path, steps: int) -> None:
     """A checkpoint of this program with steps left to do."""
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"ckpt_path={path} does not exist; a run writes <run>/checkpoints/last.ckpt")
     import torch
 
     try:
-        done = torch.load(path, weights_only=True, mmap=True)["mmcredit"]["rollout_step"]
+        file = path / "meta.pt" if path.is_dir() else path  # of a folder with a part from every rank
+        done = torch.load(file, weights_only=True, mmap=True)["mmcredit"]["rollout_step"]
     except Exception as error:  # any file can be named here, and each kind fails in its own way
         raise UserError(f"ckpt_path={path} is no checkpoint of mmcredit.fit ({type(error).__name__})") from None
     if done >= steps:

@@ -43,6 +43,7 @@ class Record:
     histograms: dict[str, Tensor] = field(default_factory=dict)
     per_response: dict[str, Tensor] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
+    running: tuple[str, float] | None = None  # the stage under way, and when it began (``time.perf_counter``)
 
     def scalar(self, key: str, value: float | Tensor) -> None:
         """One number a step."""
@@ -65,7 +66,9 @@ class Record:
     def stage(self, name: str) -> Iterator[None]:
         """Adds the time spent inside to the stage's seconds."""
         start = time.perf_counter()
+        before, self.running = self.running, (name, start)
         yield
+        self.running = before
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def responses(self, key: str, values_BG: Tensor, where_BG: Tensor | None = None) -> None:
@@ -85,7 +88,9 @@ class CreditCallback(lightning.Callback):
     """A method. Override the hooks it uses; keep the maths in a pure function beside the class.
 
     A rollout holds this rank's prompts. Under dynamic sampling a rank may be left with none (B = 0); its hooks are
-    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank.
+    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank. So does the scorer in
+    ``on_reward`` and ``on_advantage``, where models may be shared out: it is called on every rank, with ``where_BG``
+    saying what for, or on none.
     """
 
     paper: ClassVar[str]  # URL, printed at start

@@ -61,7 +61,9 @@ def model_config(path: str) -> PreTrainedConfig:
     except (OSError, ValueError) as error:
         names = ", ".join(sorted(file.stem for file in KNOWN.glob("*.json")))
         reason = str(error).splitlines()[0]
-        raise UserError(f"model.path={path}: no configuration found ({reason}); known without the hub: {names}") from None
+        raise UserError(
+            f"model.path={path}: no configuration found ({reason}); known without the hub: {names}"
+        ) from None
 
 
 def on_meta(path: str) -> VisionLanguageModel:

@@ -90,7 +90,8 @@ def estimate(cfg: DictConfig, gpus: int, gpu_gib: float, pixels: int, text_token
     )  # fmt: skip
     setup = Setup(
         gpus=gpus if shared else 1, weight_bytes=weight, compute_bytes=min(compute, weight), trained=trained,
-        gradients_shared=bool(OmegaConf.select(cfg, "trainer.strategy.sync_each")),        copies=copies, offloaded=bool(OmegaConf.select(cfg, "trainer.strategy.offload_frozen")),
+        gradients_shared=bool(OmegaConf.select(cfg, "trainer.strategy.sync_each")),
+        copies=copies, offloaded=bool(OmegaConf.select(cfg, "trainer.strategy.offload_frozen")),
         checkpointing=cfg.model.policy.gradient_checkpointing,
         row_tokens=cfg.algorithm.micro_batch * (prompt + load.group * load.new_tokens),
         decoded=min(-(-load.prompts * load.group // gpus), OmegaConf.select(cfg, "rollout.engine.batch") or 0),

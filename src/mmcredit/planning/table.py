@@ -21,7 +21,7 @@ def table(plan: Plan) -> str:
             lines.append(f"| {name} | {tokens / 1e6:.2f} | {petaflop(tokens, model):.1f} | {tokens / whole:.0%} |")
     lines += [
         "",
-        f"{load.prompts} prompts of {load.prompt_tokens} tokens, {load.group} responses of up to {load.new_tokens}; rows "
-        f"share prompts: {load.packed / 1e6:.2f} instead of {load.padded / 1e6:.2f} million tokens a pass",
+        f"{load.prompts} prompts of {load.prompt_tokens} tokens, {load.group} responses of up to {load.new_tokens}; "
+        f"rows share prompts: {load.packed / 1e6:.2f} instead of {load.padded / 1e6:.2f} million tokens a pass",
     ]
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from test_fit import config
 from torch import distributed
 
 from mmcredit.checks import check
+from mmcredit.credit import Record
 from mmcredit.data.datamodule import StepBatches
 from mmcredit.fit import fit
 from mmcredit.functional import across_ranks, gather, rank, world
@@ -152,7 +153,8 @@ def test_across_ranks(tmp_path):
 def stalled(folder: Path, rank: int) -> None:
     """Rank 1 sleeps over its rewards, rank 0 has done and waits."""
     logging.basicConfig(filename=folder / f"{rank}.log", level=logging.WARNING)
-    module = SimpleNamespace(rollout_step=0, running=("credit" if rank == 0 else "reward", time.perf_counter()))
+    record = Record(running=("credit" if rank == 0 else "reward", time.perf_counter()))
+    module = SimpleNamespace(rollout_step=0, record=record)
     heartbeat = Heartbeat(limit=0.3)
     heartbeat._start(module)
     if rank == 1:

@@ -180,11 +180,6 @@ class CreditModule(lightning.LightningModule):
         return advantage_BG, advantage_BGT, batch
 
     @property
-    def running(self) -> tuple[str, float] | None:
-        """The stage under way, and when it began (``time.perf_counter``)."""
-        return self.record.running
-
-    @property
     def update(self) -> Update:
         """Optimizer steps over the mini-batches."""
         return Update(self, self.algorithm, self.chain, self.scorer, self.max_grad_norm)
@@ -206,12 +201,11 @@ class CreditModule(lightning.LightningModule):
 
     def configure_model(self) -> None:
         """All models where they are needed: on this rank's device, or their parts on all ranks'."""
-        place = getattr(self.trainer.strategy, "share_out", lambda models: self.scorer.to(self._root_device))
-        place(self.scorer.models.values())
-
-    @property
-    def _root_device(self) -> torch.device:
-        return self.trainer.strategy.root_device
+        strategy: Any = self.trainer.strategy
+        if hasattr(strategy, "share_out"):
+            strategy.share_out(self.scorer.models.values())
+        else:
+            self.scorer.to(strategy.root_device)
 
     def on_validation_epoch_start(self) -> None:
         self.tally.clear()

@@ -14,13 +14,13 @@ from tiny_families import CASES, Qwen25, build
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
-from mmcredit.models.families import qwen2_5_vl
+from mmcredit.models.families import family_of, qwen2_5_vl
 from mmcredit.models.image_only import ImageOnly
 from mmcredit.models.layout import Row
 from mmcredit.models.load import checkpoint_activations, export, frozen_copy, load_policy
 from mmcredit.models.processor import load_processor
 from mmcredit.models.trainable import language, last_layers
-from mmcredit.models.vlm import VisionLanguageModel, family_of
+from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.scoring.divergence import reverse_kl

@@ -21,10 +21,6 @@ class Stepping:
     def __init__(self) -> None:
         self.record = Record()
 
-    @property
-    def running(self):
-        return self.record.running
-
 
 @pytest.fixture
 def watched(monkeypatch):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import Cache
 
-from mmcredit.models.families import internvl, qwen2_5_vl, qwen3_5, qwen3_vl
+from mmcredit.models.families import family_of
 from mmcredit.models.feature_cache import FeatureCache
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.head import Predictors, TokenScores, in_chunks
@@ -20,19 +19,7 @@ from mmcredit.models.lockstep import Paced
 from mmcredit.types import Prompts, UserError
 
 log = logging.getLogger(__name__)
-FAMILIES = {name: family for family in (internvl, qwen2_5_vl, qwen3_5, qwen3_vl) for name in family.MODEL_TYPES}
 HEAD_ELEMENTS = 2**25  # logits held at once: 220 tokens at a vocabulary of 151,936
-
-
-def family_of(model_type: str) -> ModuleType:
-    """The facts about models of a type.
-
-    Raises:
-        UserError: no family knows the type.
-    """
-    if model_type not in FAMILIES:
-        raise UserError(f"models of type {model_type!r} are not supported; known types: {', '.join(FAMILIES)}")
-    return FAMILIES[model_type]
 
 
 class VisionLanguageModel(Paced):

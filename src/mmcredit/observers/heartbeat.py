@@ -63,7 +63,7 @@ class Heartbeat(lightning.Callback):
         told: tuple[str, float] | None = None
         limit = self.limit
         while not self.stop.wait(min(self.limit / 4, 5.0)):
-            running = module.running
+            running = module.record.running
             if running != told:
                 limit = self.limit
             if running is not None and (lasted := time.perf_counter() - running[1]) > limit:

@@ -39,7 +39,7 @@ class Setup:
 def parts(model: Architecture, setup: Setup, gpu_gib: float) -> dict[str, float]:
     """GiB of each part on one GPU."""
     whole, trained = model.total * setup.weight_bytes, setup.trained * setup.weight_bytes
-    largest = max(model.layer, model.vocabulary * model.hidden)
+    largest = max(model.layer, model.other)  # embeddings, head and norms are gathered together
     gathered = largest * setup.compute_bytes if setup.gpus > 1 or setup.compute_bytes < setup.weight_bytes else 0
     kept = KEPT * model.hidden + KEPT_WIDE * model.intermediate
     layers = model.layers * model.hidden + kept if setup.checkpointing else model.layers * kept

@@ -16,6 +16,8 @@ ROOMS += ["algorithm", "module", "teacher", "reporting", "observers", "evaluatio
 ENTRIES = {
     "fit",
     "maps",
+    "plan",
+    "planning",
     "provenance",
     "report",
     "prepare",

@@ -58,6 +58,8 @@ def build(cfg: DictConfig) -> Run:
         batch_size=cfg.data.batch_size,
         val_batch_size=cfg.data.val_batch_size,
         seed=cfg.seed,
+        sampler=instantiate(cfg.data.sampler),
+        difficulty=instantiate(cfg.data.get("difficulty")),
     )
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     data.connect(processor)

@@ -34,7 +34,7 @@ def last_layers(policy: VisionLanguageModel, count: int) -> None:
 def lora(
     policy: VisionLanguageModel,
     r: int = 16,
-    alpha: float = 32,
+    alpha: int = 32,
     targets: Sequence[str] | None = None,
     vision: bool = False,
 ) -> None:
@@ -48,6 +48,6 @@ def lora(
         vision: the vision tower's layers get adapters, too.
 
     Raises:
-        UserError: no such map, a rank or alpha that is not above 0, or peft is not installed.
+        UserError: no such map, a rank or alpha below 1, or peft is not installed.
     """
     add_adapters(policy, r, alpha, targets, vision)

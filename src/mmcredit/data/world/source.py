@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mmcredit.data.sampling import Info
 from mmcredit.data.world.grammar import phrase, unsupported
 from mmcredit.data.world.questions import FAMILIES, SPLITS, Draw, Question
 from mmcredit.data.world.scene import COLORS, CORNERS, corner_of, reading_order, render
@@ -52,6 +53,10 @@ class World:
         rng = stable_rng("world", self.seed, self.split, self.prior, index)
         family = self.families[index % len(self.families)]
         return FAMILIES[family](Draw(rng, SPLITS[self.split](self.prior)))
+
+    def info(self, index: int) -> Info:
+        """What samplers ask, without a picture."""
+        return Info(self.families[index % len(self.families)])
 
     def __getitem__(self, index: int) -> Sample:
         if not 0 <= index < self.size:

@@ -1,30 +1,81 @@
-"""The embedded world as a data source, and demonstrations for the warm start."""
+"""Scenes as data sources, the embedded world among them, and demonstrations for the warm start."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
+
+from PIL.Image import Image
 
 from mmcredit.data.world.grammar import phrase, unsupported
 from mmcredit.data.world.questions import FAMILIES, SPLITS, Draw, Question
-from mmcredit.data.world.scene import COLORS, CORNERS, corner_of, reading_order, render
+from mmcredit.data.world.scene import CORNERS, corner_of, reading_order, render
+from mmcredit.data.world.vocabulary import WORLD
 from mmcredit.functional import stable_rng, stable_seed
-from mmcredit.types import Sample, UserError
+from mmcredit.types import Sample, SceneObject, UserError
 
 
-class World:
-    """Map-style source of samples. Sample i is a pure function of (seed, split, i).
+class Scenes(ABC):
+    """Map-style source of samples whose scenes are drawn. Sample i is a pure function of (seed, split, i).
+
+    Args:
+        split: one of ``splits``.
+        size: number of samples.
+        seed: another seed is another sample of the same law.
+        families: question families, taken in turn.
+
+    Raises:
+        UserError: unknown split or family.
+    """
+
+    name: str
+    splits: Sequence[str]
+    colors: Sequence[str] = WORLD.colors
+
+    def __init__(self, split: str, size: int, seed: int, families: Sequence[str]) -> None:
+        if split not in self.splits:
+            raise UserError(f"data split {split!r} does not exist; the {self.name} has {', '.join(self.splits)}")
+        if unknown := [f for f in families if f not in FAMILIES]:
+            raise UserError(f"question family {unknown[0]!r} does not exist; the {self.name} has {', '.join(FAMILIES)}")
+        self.split, self.size, self.seed, self.families = split, size, seed, tuple(families)
+
+    @abstractmethod
+    def draw(self, index: int) -> Draw:
+        """What draws question ``index``."""
+
+    @abstractmethod
+    def render(self, objects: Sequence[SceneObject], seed: int) -> Image:
+        """The picture of a scene."""
+
+    def __len__(self) -> int:
+        return self.size
+
+    def question(self, index: int) -> Question:
+        """The question behind sample ``index``."""
+        return FAMILIES[self.families[index % len(self.families)]](self.draw(index))
+
+    def __getitem__(self, index: int) -> Sample:
+        if not 0 <= index < self.size:
+            raise IndexError(f"sample {index} of a {self.name} of {self.size}")
+        q, sample_id = self.question(index), f"{self.name}-{self.seed}-{self.split}-{index}"
+        return as_sample(q, sample_id, self.render(q.objects, stable_seed(sample_id, "texture")))
+
+
+class World(Scenes):
+    """The embedded world.
 
     Args:
         split: ``train`` (answers follow the prior), ``val`` (balanced) or ``counter_prior`` (never the prior answer).
-        size: number of samples.
-        seed: another seed is another world sample, of the same law.
+        size, seed, families: see ``Scenes``.
         prior: share of training questions whose true answer is the prior one, 0..1.
-        families: question families, taken in turn.
 
     Raises:
         UserError: unknown split or family, prior outside 0..1.
     """
+
+    name, splits = "world", tuple(SPLITS)
 
     def __init__(
         self,
@@ -32,42 +83,36 @@ class World:
         size: int,
         seed: int = 0,
         prior: float = 0.6,
-        families: tuple[str, ...] = tuple(FAMILIES),
+        families: Sequence[str] = tuple(FAMILIES),
     ) -> None:
-        if split not in SPLITS:
-            raise UserError(f"data split {split!r} does not exist; the world has {', '.join(SPLITS)}")
-        if unknown := [f for f in families if f not in FAMILIES]:
-            raise UserError(f"question family {unknown[0]!r} does not exist; the world has {', '.join(FAMILIES)}")
+        super().__init__(split, size, seed, families)
         if not 0 <= prior <= 1:
             raise UserError(f"data.prior={prior} must lie in 0..1")
-        self.split, self.size, self.seed, self.prior, self.families = split, size, seed, prior, tuple(families)
+        self.prior = prior
 
-    def __len__(self) -> int:
-        return self.size
+    def draw(self, index: int) -> Draw:
+        """See ``Scenes``."""
+        return Draw(stable_rng("world", self.seed, self.split, self.prior, index), SPLITS[self.split](self.prior))
 
-    def question(self, index: int) -> Question:
-        """The question behind sample ``index``."""
-        rng = stable_rng("world", self.seed, self.split, self.prior, index)
-        family = self.families[index % len(self.families)]
-        return FAMILIES[family](Draw(rng, SPLITS[self.split](self.prior)))
+    def render(self, objects: Sequence[SceneObject], seed: int) -> Image:
+        """See ``Scenes``."""
+        return render(objects, seed)
 
-    def __getitem__(self, index: int) -> Sample:
-        if not 0 <= index < self.size:
-            raise IndexError(f"sample {index} of a world of {self.size}")
-        q = self.question(index)
-        sample_id = f"world-{self.seed}-{self.split}-{index}"
-        boxes = tuple(o.box for o in q.relevant)
-        return Sample(
-            id=sample_id,
-            images=(render(q.objects, stable_seed(sample_id, "texture")),),
-            question=q.text,
-            answer=q.answer,
-            family=q.family,
-            boxes=boxes,
-            proposal_bbox=boxes[0] if boxes else None,
-            objects=q.objects,
-            meta={"prior_answer": q.prior_answer, **notes(q)},
-        )
+
+def as_sample(q: Question, sample_id: str, picture: Image) -> Sample:
+    """A question about a picture."""
+    boxes = tuple(o.box for o in q.relevant)
+    return Sample(
+        id=sample_id,
+        images=(picture,),
+        question=q.text,
+        answer=q.answer,
+        family=q.family,
+        boxes=boxes,
+        proposal_bbox=boxes[0] if boxes else None,
+        objects=q.objects,
+        meta={"prior_answer": q.prior_answer, **notes(q)},
+    )
 
 
 def think(q: Question, answer: str) -> tuple[list[str], str]:
@@ -100,20 +145,36 @@ def notes(q: Question) -> dict[str, str]:
     }
 
 
+class Questions(Protocol):
+    """What demonstrations are written for: a source that knows what lies behind its samples."""
+
+    seed: int
+    colors: Sequence[str]  # that objects can have
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Sample: ...
+
+    def question(self, index: int) -> Question: ...
+
+
+Writer = Callable[[Question, str], tuple[list[str], str]]
+
+
 @dataclass(frozen=True)
 class Demonstrations:
     """Question and response pairs for supervised training, with planted faults.
 
     Args:
-        world: the source of questions.
+        world: the source of questions: the embedded world, or another that knows all objects.
         write: ``think`` or ``short_evidence``, one of this module's writers.
         shortcut: share of responses that give the prior answer whatever the picture shows.
         slip: share that give a random wrong answer.
         false_claim: share of responses in which one claim is made false.
     """
 
-    world: World
-    write: Callable[[Question, str], tuple[list[str], str]]
+    world: Questions
+    write: Writer
     shortcut: float = 0.0
     slip: float = 0.0
     false_claim: float = 0.0
@@ -129,16 +190,18 @@ class Demonstrations:
             answer = rng.choice([o for o in q.options if o != q.answer])
         claims, end = self.write(q, answer)
         if rng.random() < self.false_claim:
-            claims = _falsify(claims, q, rng.randrange(len(claims)), rng.random() < 0.5)
+            words = (self.world.colors, CORNERS)
+            where, color_first = rng.randrange(len(claims)), rng.random() < 0.5
+            claims = _falsify(claims, q, where, words if color_first else words[::-1])
         if self.write is short_evidence:
             return f"Evidence: {claims[0]}{end}"
         return " . ".join(claims) + f" . {end}"
 
 
-def _falsify(claims: list[str], q: Question, where: int, color_first: bool) -> list[str]:
-    """The claims with one of them made false by another colour or corner; unchanged if no change makes it false."""
+def _falsify(claims: list[str], q: Question, where: int, kinds: Sequence[Sequence[str]]) -> list[str]:
+    """The claims with one of them made false by another word of a kind; unchanged if no change makes it false."""
     claim = claims[where]
-    for words in (COLORS, CORNERS) if color_first else (CORNERS, COLORS):
+    for words in kinds:
         present = next((w for w in words if w in claim), "")
         for word in words if present else ():
             changed = [*claims[:where], claim.replace(present, word), *claims[where + 1 :]]

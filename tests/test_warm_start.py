@@ -10,8 +10,9 @@ from hydra.utils import instantiate
 from safetensors.torch import load_file
 
 from mmcredit.data.templates import Template
+from mmcredit.data.world.demonstrations import think
 from mmcredit.data.world.scene import KINDS
-from mmcredit.data.world.source import World, think
+from mmcredit.data.world.source import World
 from mmcredit.models.supervision import DemonstrationSet, Phase, Seeing, cell_labels
 from mmcredit.models.tiny import build_model
 from mmcredit.models.vlm import VisionLanguageModel

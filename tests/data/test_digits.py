@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from mmcredit.data.sources.digits import SIDES, Digits, InkedDigit, ink, part_of, pictures, pool
+from mmcredit.data.world.demonstrations import Demonstrations, short_evidence, think
 from mmcredit.data.world.grammar import Verdict, judge, parse
 from mmcredit.data.world.questions import FAMILIES
 from mmcredit.data.world.scene import CANVAS, COLORS, DIGITS, render
-from mmcredit.data.world.source import Demonstrations, short_evidence, think
 from mmcredit.functional import stable_seed
 from mmcredit.types import Box, Sample, SceneObject, UserError
 

@@ -11,8 +11,8 @@ from PIL import Image
 from scipy import ndimage
 
 from mmcredit.data.sources.easy_vqa import COLORS, FAMILIES, SHAPES, EasyVQA, opened, region, shape_in
+from mmcredit.data.world.demonstrations import Demonstrations, short_evidence, think
 from mmcredit.data.world.grammar import Verdict, judge, parse
-from mmcredit.data.world.source import Demonstrations, short_evidence, think
 from mmcredit.types import Box, SceneObject, UserError
 
 COUNTS = {"train": (4000, 38575), "test": (1000, 9673)}  # pictures and questions, from the package's read-me

@@ -13,8 +13,8 @@ from torch.utils.data import Dataset
 
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
+from mmcredit.data.world.demonstrations import Demonstrations, Questions, Writer
 from mmcredit.data.world.scene import CELL, GRID
-from mmcredit.data.world.source import Demonstrations, Questions, Writer
 from mmcredit.models.layout import Row
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import Prompts, SceneObject

@@ -19,7 +19,8 @@ from mmcredit.models.supervision import Phase
 
 CORPORA = ["digits", "easy_vqa"]
 MODELS, CONFIGS = Path(mmcredit.models.__file__).parent, Path(mmcredit.configs.__file__).parent
-FEW = ["data.batch_size=4", "algorithm.mini_batch=4", "rollout.group=4", "logger=csv", "data.val.val.size=8"]
+FEW = ["data.batch_size=4", "algorithm.mini_batch=4", "algorithm.micro_batch=4", "rollout.group=4"]
+FEW += ["logger=csv", "data.val.val.size=8"]
 
 
 @pytest.fixture(params=CORPORA)

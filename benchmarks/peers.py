@@ -23,7 +23,7 @@ from benchmarks.timing import Seconds, ratio, stages
 from mmcredit.models.load import load_policy
 from mmcredit.models.processor import load_processor
 from mmcredit.reward.extract import final_answer
-from mmcredit.reward.verifier import WordVerifier
+from mmcredit.reward.verifier import AnswerVerifier
 
 RATE = 1e-6  # learning rate of both sides
 MISSING = "skipped: trl is not installed; pip install -e '.[bench]' brings it"
@@ -47,12 +47,12 @@ class Turns(TrainerCallback):
 
 def reward(completions: list[Any], answer: list[str], **columns: Any) -> list[float | None]:
     """Our rule of correctness on the peer's responses, then rewards that alternate (``HalfRight``)."""
-    verifier = WordVerifier()
+    verifier = AnswerVerifier()
     values: list[float | None] = []
     for completion, gold in zip(completions, answer, strict=True):
         text = completion[0]["content"]
         span = final_answer(text)
-        values.append(float(span is not None and verifier.matches(gold, text[slice(*span)])))
+        values.append(float(span is not None and verifier.verify(gold, text[slice(*span)]).right))
     return [float(i % 2) for i in range(len(values))]
 
 

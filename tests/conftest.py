@@ -8,7 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads on two busy cores a
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from mmcredit.models.processor import ImageOnlyProcessor
 from mmcredit.models.tiny import build_model, build_processor, train_tokenizer
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.reward.rule import RuleReward
-from mmcredit.reward.verifier import WordVerifier
+from mmcredit.reward.verifier import AnswerVerifier
 from mmcredit.rollout.text import collate
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
@@ -32,6 +32,14 @@ from mmcredit.types import Prompts, Rollout, Sample
 register_resolvers()
 WORLD = World("val", 64, seed=5)
 TEMPLATE = Template("Think, then \\boxed{answer}.", r".*\\boxed\{[^{}]+\}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is left in the user's cache folder."""
+    os.environ["MMCREDIT_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    del os.environ["MMCREDIT_CACHE"]
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +91,7 @@ def make_rollout(processor: ImageOnlyProcessor, prompts: Prompts) -> Callable[..
         ]
         end = processor.tokenizer.eos_token_id
         responses = collate(processor.tokenizer, sampled, [end])
-        grades = RuleReward(WordVerifier(), TEMPLATE)(shown, responses)
+        grades = RuleReward(AnswerVerifier(), TEMPLATE)(shown, responses)
         return Rollout(shown, responses, grades, 0, torch.zeros(responses.mask_BGT.shape), grades.reward_BG)
 
     return make

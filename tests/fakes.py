@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ import torch
 from mmcredit.credit import CreditCallback
 from mmcredit.data.world.source import World
 from mmcredit.functional import across_ranks
+from mmcredit.rollout.hf import HFEngine
+from mmcredit.rollout.sampling import Sampled
 from mmcredit.types import Grades, Prompts, Responses, Sample
 
 
@@ -33,6 +36,13 @@ class Ruled:
         answers = tuple(("a",) * g for _ in range(b))
         answer_BGT = responses.mask_BGT & (torch.arange(responses.mask_BGT.shape[2]) < 2)
         return Grades(correct.float(), correct, torch.ones_like(correct), answers, answer_BGT)
+
+
+class OtherEngine(HFEngine):
+    """Samples as ever, but like an engine whose log-probs are not the trainer's."""
+
+    def generate(self, *args: Any, **options: Any) -> Sampled:
+        return super().generate(*args, **options)._replace(exact=False)
 
 
 class PartlyBlind:
@@ -63,3 +73,17 @@ class Idle(CreditCallback):
     """Changes nothing, but has the old log-probs scored by themselves."""
 
     paper = "https://example.org"
+
+
+class Witness(CreditCallback):
+    """Writes down the ids of every data batch that is drawn, and changes nothing."""
+
+    paper = "https://example.org"
+    needs_old_logp = False
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def on_rollout(self, rollout, record):
+        with self.path.open("a") as file:
+            file.write(" ".join(sample.id for sample in rollout.prompts.samples) + "\n")

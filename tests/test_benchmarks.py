@@ -8,7 +8,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import ced_margin, flops, growth, memory, methods, packing, peers, step
+from benchmarks import ced_margin, flops, growth, memory, methods, packing, peers, step, verify
 from benchmarks.ours import FIXED, FORCED, Steps
 from benchmarks.settings import SMALLEST, Settings
 from benchmarks.table import Table
@@ -113,3 +113,11 @@ def test_only_the_true_box_has_a_clear_margin():
 
 def bound(cell: str, which: int) -> float:
     return float(cell.partition("[")[2].strip("]").split(", ")[which])
+
+
+def test_verifications_a_second(capsys):
+    found = verify.main(20)
+    assert list(found) == list(verify.CLASSES) and min(found.values()) > 0
+    for make in verify.CLASSES.values():
+        gold, answer = make(5)
+        assert gold != answer

@@ -237,7 +237,7 @@ def test_an_empty_file_is_refused(tmp_path):
     [
         (["callbacks=[cedd]"], ["there is no callbacks/cedd; callbacks has: ced"]),
         (["experiment=ced_qwen3v"], ["there is no experiment/ced_qwen3v; experiment has: ced_qwen25vl_3b"]),
-        (["data=wrld"], ["there is no data/wrld; data has: jsonl, world"]),
+        (["data=wrld"], ["there is no data/wrld; data has: ", "jsonl", "world"]),
         (["stepz=3"], ["stepz", "did you mean steps?"]),
         (["algorithm.clip_hihg=.3"], ["algorithm.clip_hihg", "did you mean clip_high?", "clip_low"]),
         (["rollot.group=3"], ["rollot.group", "did you mean rollout?"]),

@@ -14,7 +14,7 @@ from ranks import on_two_ranks
 from test_fit import config
 
 from mmcredit.checks import check
-from mmcredit.data.datamodule import StepBatches
+from mmcredit.data.sampling import Pool, Shuffle
 from mmcredit.fit import fit
 from mmcredit.functional import across_ranks, gather, rank, world
 from mmcredit.launch import register_resolvers
@@ -23,7 +23,7 @@ from mmcredit.types import UserError
 OPTIONS = ["data.batch_size=8", "algorithm.mini_batch=4", "algorithm.micro_batch=1", "rollout.group=4", "logger=csv"]
 OPTIONS += ["rollout.max_new_tokens=10", "callbacks=[]", "data.val_batch_size=2", "steps=2"]
 OPTIONS += ["optimizer.lr=1e-3", "+optimizer.eps=1e-3"]  # Adam magnifies rounding otherwise
-FIRST = next(iter(StepBatches(8, 8, 0)))  # the first data batch of eight samples; rank 1 has every second
+FIRST = Shuffle().batch(0, Pool(range(8)), 8, 0)  # the first data batch of eight samples; rank 1 has every second
 NAMES = [f"world-0-train-{i}" for i in FIRST]
 FEW = ["data.train.size=8", "data.val.val.size=0", "data.val.counter_prior.size=0", "reward._target_=fakes.Ruled"]
 DAPO = [*FEW, "algorithm=dapo", "algorithm.micro_batch=2", "algorithm.mini_batch=2", "algorithm.selection.max_tries=1"]

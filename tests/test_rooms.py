@@ -16,6 +16,7 @@ ROOMS += ["module", "teacher", "observers"]
 ENTRIES = {
     "fit",
     "prepare",
+    "serve",
     "launch",
     "checks",
     "build",

@@ -16,13 +16,15 @@ from omegaconf import DictConfig
 
 from mmcredit.credit import CreditCallback, check_sampling
 from mmcredit.data.datamodule import DataModule
+from mmcredit.data.encode import Encoder
+from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate
 from mmcredit.models.load import frozen_copy
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
-from mmcredit.rollout.hf import HFEngine
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
 from mmcredit.teacher import Teacher, refresh_interval
+from mmcredit.types import UserError
 
 SMALL_MODEL = 50_000_000  # parameters; below, a second CPU thread costs more than it brings
 
@@ -35,6 +37,7 @@ class Run:
     data: DataModule
     trainer: lightning.Trainer
     processor: Any
+    sets: dict[str, Admitted]  # what passed the gate, train and validation
 
 
 def build(cfg: DictConfig) -> Run:
@@ -45,16 +48,19 @@ def build(cfg: DictConfig) -> Run:
     """
     quiet()
     lightning.seed_everything(cfg.seed, verbose=False)
+    processor, template = instantiate(cfg.model.processor), instantiate(cfg.template)
+    sets = admitted(cfg.data, Encoder(processor, template))
     data = DataModule(
-        train=instantiate(cfg.data.train),
-        val={name: instantiate(source) for name, source in cfg.data.val.items()},
-        template=instantiate(cfg.template),
+        train=sets["train"],
+        val={name: sets[name] for name in cfg.data.val},
+        template=template,
         batch_size=cfg.data.batch_size,
         val_batch_size=cfg.data.val_batch_size,
         seed=cfg.seed,
+        sampler=instantiate(cfg.data.sampler),
+        difficulty=instantiate(cfg.data.get("difficulty")),
     )
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
-    processor = instantiate(cfg.model.processor)
     data.connect(processor)
     data.validate_in_fit = cfg.val_every is not None
     policy: VisionLanguageModel = instantiate(cfg.model.policy)
@@ -62,7 +68,7 @@ def build(cfg: DictConfig) -> Run:
     choose_threads(policy)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
     observers = chosen(cfg.get("observers"))
-    check_sampling(chain, engine.law.group)
+    check_sampling(chain, engine.law.group, engine.edits)
     models = {Weights.OLD: policy}
     if algorithm.kl_coef or any(method.needs_reference for method in chain):
         models[Weights.REFERENCE] = frozen_copy(policy)
@@ -73,7 +79,7 @@ def build(cfg: DictConfig) -> Run:
         policy=policy,
         scorer=Scorer(models, data.encoder, engine.law.temperature, **cfg.scoring, seed=cfg.seed),
         engine=engine,
-        val_engine=HFEngine(engine.law.single(), cfg.seed, engine.batch),
+        val_engine=engine.single(),
         grade=instantiate(cfg.reward),
         algorithm=algorithm,
         chain=chain,
@@ -86,7 +92,22 @@ def build(cfg: DictConfig) -> Run:
     )
     logger = instantiate(cfg.logger) if cfg.get("logger") else False
     trainer: lightning.Trainer = instantiate(cfg.trainer, callbacks=[*chain, *observers], logger=logger)
-    return Run(module, data, trainer, processor)
+    return Run(module, data, trainer, processor, sets)
+
+
+def admitted(data: DictConfig, encoder: Encoder) -> dict[str, Admitted]:
+    """The sets of a run, train first, behind the prompt gate.
+
+    Raises:
+        UserError: a sample that cannot be used under ``on_bad_row=raise``; no training sample is left.
+    """
+    gate = PromptGate(encoder, data.get("max_prompt_tokens", MAX_PROMPT_TOKENS), data.get("on_bad_row", "raise"))
+    sets = {name: gate(name, instantiate(source)) for name, source in {"train": data.train, **data.val}.items()}
+    report = sets["train"].report
+    if not len(sets["train"]) and report.dropped:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in report.dropped.most_common())
+        raise UserError(f"the training data is empty: of {report.read:,} rows all were dropped ({reasons})")
+    return sets
 
 
 def chosen(parts: DictConfig | None) -> list[Any]:

@@ -58,6 +58,7 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "data.batch_size": (WHOLE, 1, None),
     "data.val_batch_size": (WHOLE, 1, None),
     "data.val_share": (REAL, 0, 1),
+    "data.max_prompt_tokens": (WHOLE, 1, None),
     "data.train.size": (WHOLE, 0, None),
     "data.val.val.size": (WHOLE, 0, None),
     "data.val.counter_prior.size": (WHOLE, 0, None),
@@ -161,17 +162,21 @@ def missing_weights(cfg: DictConfig) -> list[str]:
 
 def missing_data(cfg: DictConfig) -> list[str]:
     """A data file that is not named or not there."""
-    needs_file = "path" in cfg.data.train
-    if needs_file and cfg.data.path is None:
-        return ["no data file is named (data.path=/path/to/file.jsonl)"]
-    if needs_file and not Path(cfg.data.path).expanduser().is_file():
-        return [f"data.path={cfg.data.path} does not exist"]
-    return []
+    if "path" not in cfg.data.train:
+        return []
+    if cfg.data.path is None:
+        return ["no data file is named (data.path=/path/to/file; for some corpora a folder or a hub name)"]
+    from mmcredit.data.sources.rows import is_hub_name
+
+    if Path(cfg.data.path).expanduser().exists() or is_hub_name(cfg.data.path):
+        return []
+    return [f"data.path={cfg.data.path} does not exist"]
 
 
 def missing_services(cfg: DictConfig) -> list[str]:
     """Services of the chosen methods that know the embedded world only, where the data are others."""
-    if "path" not in cfg.data.train or _of_the_world(cfg.data.path):
+    read = {"path", "instances"} & set(cfg.data.train)  # where the data are not computed
+    if not read or _of_the_world(cfg.data.get("path")):
         return []
     from hydra.utils import get_object
 

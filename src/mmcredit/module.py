@@ -21,7 +21,8 @@ from mmcredit.functional import gather
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.reward.tally import Tally
 from mmcredit.rollout.parts import interleave
-from mmcredit.rollout.text import collate
+from mmcredit.rollout.sampling import Sampled
+from mmcredit.rollout.text import collate, padded
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Grades, Prompts, Responses, Rollout, Sample, UserError
@@ -40,8 +41,8 @@ class Engine(Protocol):
 
     seconds: dict[str, float]  # so far, by part
 
-    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> list[list[Tensor]]:
-        """[B][G] sampled ids; ``prompts`` holds so many versions of each, one after another, with G / shares each."""
+    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> Sampled:
+        """Responses; ``prompts`` holds so many versions of each, one after another, with G / shares each."""
 
 
 @dataclass
@@ -135,23 +136,28 @@ class CreditModule(lightning.LightningModule):
         self.trainer.should_stop = self.rollout_step >= self.steps
 
     def sample(self, prompts: Prompts, record: Record) -> Rollout:
-        """Responses of the policy, graded; their log-probs are not known yet (0)."""
+        """Responses of the policy, graded; their log-probs, where sampling knows what scoring would find."""
         step = self.rollout_step
         edits = [edit for method in self.chain for edit in method.sampling_edits(step)]
         with record.stage("rollout"):
             seeded = (edit.seeded(self.scorer.seed, step, share) for share, edit in enumerate(edits))
             seen = [self.scorer.sight.edited(prompts, edit) for edit in seeded] or [prompts]
-            responses = self._respond(self.engine, interleave(seen), step, len(seen))
+            sampled = self.engine.generate(self.policy, interleave(seen), step, len(seen))
+            responses, logp_BGT = self._collate(sampled.ids), padded(sampled.logps)
         with record.stage("reward"):
             grades = self.grade(prompts, responses)
-        reward_BG, unknown = grades.reward_BG, torch.zeros(responses.mask_BGT.shape)
+        reward_BG, scored = grades.reward_BG, sampled.exact and not edits
+        other_BGT = None if sampled.exact else logp_BGT
         if self.algorithm.overlong is not None:
             reward_BG = reward_BG + self.algorithm.overlong(responses.mask_BGT)
-        return Rollout(prompts, responses, grades, self.rollout_step, unknown, reward_BG)
+        if not scored:
+            logp_BGT = torch.zeros_like(logp_BGT)
+        return Rollout(
+            prompts, responses, grades, self.rollout_step, logp_BGT, reward_BG, scored=scored, engine_logp_BGT=other_BGT
+        )
 
-    def _respond(self, engine: Engine, prompts: Prompts, step: int, shares: int = 1) -> Responses:
-        sampled = engine.generate(self.policy, prompts, step, shares)
-        return collate(self.tokenizer, sampled, self.policy.end_ids.tolist())
+    def _collate(self, ids: list[list[Tensor]]) -> Responses:
+        return collate(self.tokenizer, ids, self.policy.end_ids.tolist())
 
     def _learn(self, batch: Batch, record: Record) -> tuple[Tensor, Tensor, Batch]:
         """Advantage [B, G] and [B, G, T], and the batch with its final reward."""
@@ -199,7 +205,7 @@ class CreditModule(lightning.LightningModule):
     def validation_step(self, prompts: Prompts, batch_idx: int, dataloader_idx: int = 0) -> None:
         """One sampled response a question; the same draws at every validation."""
         if len(prompts):  # a rank's share of the last batch may be empty
-            responses = self._respond(self.val_engine, prompts, 0)
+            responses = self._collate(self.val_engine.generate(self.policy, prompts, 0).ids)
             grades = self.grade(prompts, responses)
             self.tally.count(self.val_names[dataloader_idx], prompts, responses, grades)
 

@@ -128,6 +128,7 @@ class Grades:
     format_BG: Tensor  # bool, template kept
     answers: tuple[tuple[str | None, ...], ...]  # [B][G] extracted final answer, None where there is none
     answer_BGT: Tensor  # bool, tokens of the final answer; all False where there is none
+    outcomes: tuple[tuple[str, ...], ...] | None = None  # [B][G] right, wrong, unparsable, timed_out, if known
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ class Rollout:
     logp_BGT: Tensor  # nats, sampled token under the old policy; 0 outside the mask
     reward_BG: Tensor  # current reward: the grades' at first, then what each reward callback returns
     start: int = 0  # place of the first prompt in the rollout that it was selected from
+    scored: bool = False  # whether ``logp_BGT`` came with the sample; else it is 0 until a pass fills it in
+    engine_logp_BGT: Tensor | None = None  # nats, the engine's own, where they may differ from ``logp_BGT``
 
     @property
     def mask_BGT(self) -> Tensor:
@@ -163,9 +166,12 @@ class Rollout:
                 k.format_BG[prompts],
                 k.answers[prompts],
                 k.answer_BGT[prompts],
+                None if k.outcomes is None else k.outcomes[prompts],
             ),
             self.step,
             self.logp_BGT[prompts],
             self.reward_BG[prompts],
             self.start + (prompts.start or 0),
+            self.scored,
+            None if self.engine_logp_BGT is None else self.engine_logp_BGT[prompts],
         )

@@ -250,7 +250,14 @@ def rollout() -> Rollout:
     return Rollout(
         prompts=Prompts(tuple(Sample(str(i), (), "?", "2") for i in range(b)), (), (), ()),
         responses=Responses(torch.zeros(b, g, t, dtype=torch.long), mask, texts, spans),
-        grades=Grades(rule, correct, torch.tensor([[True] * 2] * 2 + [[False] * 2] * 2), answers, mask & False),
+        grades=Grades(
+            rule,
+            correct,
+            torch.tensor([[True] * 2] * 2 + [[False] * 2] * 2),
+            answers,
+            mask & False,
+            (("right", "right"), ("unparsable", "wrong"), ("right", "timed_out"), ("right", "unparsable")),
+        ),
         step=0,
         logp_BGT=torch.zeros(b, g, t),
         reward_BG=torch.tensor([[1.0, 0.9], [0.1, 0.1], [0.5, 0.5], [1.0, 0.0]]),
@@ -266,6 +273,8 @@ def test_describe(rollout: Rollout) -> None:
         "reward/rule": 4.1 / 8,
         "reward/accuracy": 4 / 8,
         "reward/format": 0.5,
+        "reward/unparsable_rate": 2 / 8,
+        "reward/timeout_rate": 1 / 8,
         "reward/non_constant_rate": 3 / 4,  # of the rule's reward: all but the first group
         "reward/zero_variance_rate": 2 / 4,  # of the current reward: the groups in the middle
         "reward/all_right_rate": 1 / 4,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 import pytest
 import torch
 from fakes import Centred, Idle
@@ -22,26 +25,35 @@ PLAIN = [*SMALL, "callbacks=[]", "data.val.val.size=0", "data.val.counter_prior.
 
 @pytest.mark.parametrize("mini", [2, 4])
 def test_on_policy_mini_batches_need_no_pass_of_their_own(tmp_path, mini):
-    """Same losses, gradients and weights as with a separate pass; fewer tokens are scored."""
+    """Same losses, gradients and weights as with a separate pass, also where sampling gives all of them; fewer tokens
+    are scored."""
     options = [*PLAIN, "steps=2", f"algorithm.mini_batch={mini}", "algorithm.epochs=2", "algorithm=gspo"]
-    fit(config(tmp_path / "pass", *options, "+callbacks.idle._target_=fakes.Idle"))
-    fit(config(tmp_path / "none", *options))
-    for key in ("train/loss", "train/grad_norm", "train/kl_old"):
-        want, found = rows(tmp_path / "pass", key), rows(tmp_path / "none", key)
-        assert found[1] == pytest.approx(want[1], rel=1e-5, abs=1e-6), key
-        assert found[2] == pytest.approx(want[2], rel=1e-3, abs=1e-5), key
-    with_pass, without = (rows(tmp_path / run, "scoring/tokens_computed") for run in ("pass", "none"))
-    assert without[1] < with_pass[1]
-    saved = [torch.load(tmp_path / f / "checkpoints/last.ckpt", weights_only=True) for f in ("pass", "none")]
-    for name, weight in saved[0]["state_dict"].items():
-        torch.testing.assert_close(saved[1]["state_dict"][name], weight, rtol=0, atol=2e-6)
+    reader, other = "+callbacks.idle._target_=fakes.Idle", "rollout.engine._target_=fakes.OtherEngine"
+    fit(config(tmp_path / "pass", *options, reader, other))
+    fit(config(tmp_path / "first", *options, other))
+    fit(config(tmp_path / "sampled", *options, reader))
+    for run, key in product(("first", "sampled"), ("train/loss", "train/grad_norm", "train/kl_old")):
+        want, found = rows(tmp_path / "pass", key), rows(tmp_path / run, key)
+        assert found[1] == pytest.approx(want[1], rel=1e-5, abs=1e-6), (run, key)
+        assert found[2] == pytest.approx(want[2], rel=1e-3, abs=1e-5), (run, key)
+    tokens = [rows(tmp_path / run, "scoring/tokens_computed")[1] for run in ("pass", "first", "sampled")]
+    assert tokens[0] > tokens[1] >= tokens[2] and (tokens[1] > tokens[2]) == (mini < 4)
+    saved = [
+        torch.load(tmp_path / f / "checkpoints/last.ckpt", weights_only=True) for f in ("pass", "first", "sampled")
+    ]
+    for (name, weight), other_run in product(saved[0]["state_dict"].items(), saved[1:]):
+        torch.testing.assert_close(other_run["state_dict"][name], weight, rtol=0, atol=2e-6)
 
 
 class Spy:
-    """Stands for the scorer: remembers how many prompts it was asked to score."""
+    """Stands for the scorer: remembers how many prompts it was asked to score, or told the log-probs of."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
+        self.told: list[int] = []
+
+    def adopt(self, rollout: Rollout) -> None:
+        self.told.append(len(rollout.prompts))
 
     def logp(self, rollout: Rollout, view: View) -> torch.Tensor:
         self.asked.append(len(rollout.prompts))
@@ -67,6 +79,15 @@ def test_only_prompts_after_the_first_mini_batch_are_scored(make_rollout, mini, 
     first = 4 - sum(asked)
     assert spy.asked == asked and not rollout.logp_BGT[:first].any()
     assert torch.equal(rollout.logp_BGT[first:], -1.0 * rollout.mask_BGT[first:])
+
+
+@pytest.mark.parametrize("mini", [1, 4])
+def test_log_probs_that_came_with_the_sample_need_no_pass(make_rollout, mini):
+    rollout, spy = replace(make_rollout(), scored=True), Spy()
+    before = rollout.logp_BGT.clone()
+    update = Update(None, parent("grpo", f"algorithm.mini_batch={mini}", "algorithm.micro_batch=1"), [Idle()], spy, 1.0)
+    update.score_old(Batch(rollout, (0, 1, 2, 3), 4))
+    assert (spy.asked, spy.told) == ([], [4]) and torch.equal(rollout.logp_BGT, before)
 
 
 @pytest.mark.parametrize("name", ["dapo", "dr_grpo", "rloo"])

@@ -36,11 +36,11 @@ def test_shares_of_a_group(policy, prompts, make_scorer, batch):
     sight, law = make_scorer().sight, SamplingLaw(6, 1.0, 1.0, 8)
     versions = [sight.edited(prompts, edit) for edit in (Original(), PixelNoise(0.6, (3,)), Blank())]
     engine = HFEngine(law, seed=7, batch=batch)
-    found = engine.generate(policy, interleave(versions), 2, shares=3)
+    found = engine.generate(policy, interleave(versions), 2, shares=3).ids
     for share, version in enumerate(versions):
         places = slice(2 * share, 2 * share + 2)
-        assert tokens(found, places) == tokens(HFEngine(law, seed=7).generate(policy, version, 2), places)
-    plain = tokens(HFEngine(law, seed=7).generate(policy, prompts, 2))
+        assert tokens(found, places) == tokens(HFEngine(law, seed=7).generate(policy, version, 2).ids, places)
+    plain = tokens(HFEngine(law, seed=7).generate(policy, prompts, 2).ids)
     assert tokens(found)[2] == plain[2], "text only"
     differ = [tokens(found)[b][g] != plain[b][g] for b in (0, 1, 3) for g in range(2, 6)]
     assert sum(differ) >= 6 and len(found) == 4 and all(len(group) == 6 for group in found)

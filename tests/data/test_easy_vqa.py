@@ -10,6 +10,8 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
+from mmcredit.data.gate import Outline
+from mmcredit.data.sampling import Info
 from mmcredit.data.sources.easy_vqa import COLORS, FAMILIES, SHAPES, EasyVQA, opened, region, shape_in
 from mmcredit.data.world.demonstrations import Demonstrations, short_evidence, think
 from mmcredit.data.world.grammar import Verdict, judge, parse
@@ -69,6 +71,8 @@ def test_answers_boxes_and_families_of_some() -> None:
         assert agrees(s.question, s.answer, s.objects[0]), s.id
         assert (s.answer in ("yes", "no")) == (s.family == "presence")
         assert s.answer in q.options and q.prior_answer in q.options
+        assert source.outline(i) == Outline(s.id, s.question, (s.images[0].size,), s.answer)
+        assert source.info(i) == Info(s.family)
         x, y, w, h = map(int, (s.boxes[0].x, s.boxes[0].y, s.boxes[0].w, s.boxes[0].h))
         outside = np.asarray(s.images[0]).copy()
         background = outside[0, 0] if x or y else outside[-1, -1]

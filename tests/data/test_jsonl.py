@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from io import BytesIO
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from real_files import BAD, rotated
 
+from mmcredit.data.gate import Outline
 from mmcredit.data.sources.jsonl import Jsonl
 from mmcredit.types import Box, UserError
 
@@ -334,3 +337,72 @@ def test_what_judges_read_becomes_meta(folder: Path) -> None:
     assert one.meta == notes | {"key_facts": "red cars\ntwo"} and bare.meta == {}
     assert "key_facts is missing or empty" in refused(folder, ROW | {"key_facts": ["red cars", ""]})
     assert "reference is missing or empty" in refused(folder, ROW | {"reference": {"text": "x"}})
+
+
+# photographs on their side, placeholders, other forms of a picture, outlines
+
+
+@pytest.mark.parametrize(
+    ("exif", "size", "box"),
+    [("both", (16, 24), Box(6, 2, 4, 8)), ("picture", (16, 24), Box(2, 6, 8, 4)), ("none", (24, 16), Box(2, 6, 8, 4))],
+)
+def test_boxes_follow_the_turn_of_the_photograph(folder: Path, exif: str, size: tuple[int, int], box: Box) -> None:
+    """24x16 as stored, a quarter turn clockwise: x, y, w, h becomes 16 - y - h, x, h, w."""
+    (folder / "turned.jpg").write_bytes(rotated())
+    row = {**ROW, "image": "turned.jpg", "boxes": [[2, 6, 8, 4]], "bbox": [2, 6, 8, 4]}
+    source = Jsonl(write(folder, row), exif=exif)
+    (sample,) = source
+    assert (sample.images[0].size, sample.boxes, sample.bbox) == (size, (box,), box)
+    assert source.outline(0).sizes == (size,)
+
+
+def test_boxes_are_checked_on_the_picture_they_belong_to(folder: Path) -> None:
+    (folder / "turned.jpg").write_bytes(rotated())
+    wide = {**ROW, "image": "turned.jpg", "bbox": [0, 0, 24, 16]}  # as stored
+    assert len(Jsonl(write(folder, wide))) == len(Jsonl(write(folder, wide), exif="none")) == 1
+    assert "outside the image of 16x24" in refused(folder, wide, exif="picture")
+
+
+def test_unknown_treatment_of_exif(folder: Path) -> None:
+    with pytest.raises(UserError, match="exif='yes' must be one of both, picture, none"):
+        Jsonl(write(folder, ROW), exif="yes")
+
+
+def test_pictures_come_in_the_order_of_the_question(folder: Path) -> None:
+    row = {"question": "<image 2> or <image 1>?", "answer": "a", "images": ["a.png", "sub/b.png"]}
+    source = Jsonl(write(folder, row))
+    (sample,) = source
+    assert (sample.question, [p.size for p in sample.images]) == ("<image>or <image>?", [(10, 20), (64, 48)])
+    assert source.outline(0) == Outline(sample.id, sample.question, ((10, 20), (64, 48)), "a")
+    assert "names another one first" in refused(folder, {**row, "boxes": [[1, 1, 2, 2]]})
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"image": "a.png", "question": "<image><image>?"}, "2 <image> placeholders but there are 1 images"),
+        ({"question": "a literal <image>"}, "1 <image> placeholders but there are 0 images"),
+        ({"images": ["a.png"] * 2, "question": "<image> and <image 2>"}, "both <image> and <image 1>"),
+    ],
+)
+def test_placeholders_that_do_not_fit(folder: Path, row: dict[str, Any], words: str) -> None:
+    assert words in refused(folder, {"answer": "a", **row})
+
+
+def test_pictures_inside_the_file(folder: Path) -> None:
+    text = base64.b64encode(png((30, 20))).decode()
+    (sample,) = Jsonl(write(folder, {**ROW, "images": [text, f"data:image/png;base64,{text}", {"path": "a.png"}]}))
+    assert [p.size for p in sample.images] == [(30, 20), (30, 20), (64, 48)]
+
+
+@pytest.mark.parametrize(("data", "reason"), BAD.values(), ids=BAD)
+def test_bad_pictures_are_dropped_under_their_reason(folder: Path, data: bytes, reason: str) -> None:
+    (folder / "bad.jpg").write_bytes(data)
+    source = Jsonl(write(folder, ROW, {**ROW, "image": "bad.jpg"}), on_bad_row="skip")
+    assert len(source) == 1 and source.report.dropped == {reason: 1}
+    assert "image bad.jpg" in refused(folder, {**ROW, "image": "bad.jpg"})
+
+
+def test_report_says_which_fields_were_found(folder: Path) -> None:
+    rows = [{"problem": "q", "answer": "a", "unknown": 1}, {"problem": "q", "answer": "a", "image": "a.png"}]
+    assert Jsonl(write(folder, *rows)).report.columns == {"question": "problem", "answer": "answer", "images": "image"}

@@ -209,7 +209,7 @@ def test_greedy_sampling_equals_generate(subject):
     """With prompts of other lengths beside it."""
     policy, prompts = subject.policy, subject.prompts
     assert len({len(ids) for ids in prompts.ids}) > 2, "the prompts must need padding"
-    ours = HFEngine(SamplingLaw(1, 0.0, 1.0, 12), seed=0).generate(policy, prompts, 0)
+    ours = HFEngine(SamplingLaw(1, 0.0, 1.0, 12), seed=0).generate(policy, prompts, 0).ids
     for b, ids in enumerate(prompts.ids):
         out = policy.hf.generate(
             **subject.plain(b, ids[None]), do_sample=False, max_new_tokens=12,
@@ -221,37 +221,24 @@ def test_greedy_sampling_equals_generate(subject):
 def test_a_sampled_response_does_not_depend_on_its_neighbours(subject):
     """Also while rows end one after another."""
     prompts, law = subject.prompts, SamplingLaw(3, 1.0, 1.0, 8)
-    whole = HFEngine(law, seed=7).generate(subject.policy, prompts, 2)
+    whole = HFEngine(law, seed=7).generate(subject.policy, prompts, 2).ids
     for b in range(4):
         one = Prompts(*((field[b],) for field in (prompts.samples, prompts.ids, prompts.pixels, prompts.grids)))
-        alone = HFEngine(law, seed=7).generate(subject.policy, one, 2)[0]
+        alone = HFEngine(law, seed=7).generate(subject.policy, one, 2).ids[0]
         assert [y.tolist() for y in alone] == [y.tolist() for y in whole[b]]
 
 
-def test_sampled_log_probs_are_the_scored_ones(subject, monkeypatch):
-    """Decoding with a cache sees what scoring sees: the engine's own probabilities of what it drew."""
-    drawn: list[torch.Tensor] = []
-    law_of = SamplingLaw.probabilities
-
-    def recorded(self: SamplingLaw, logits: torch.Tensor, forbidden: torch.Tensor) -> torch.Tensor:
-        drawn.append(logits)
-        return law_of(self, logits, forbidden)
-
-    monkeypatch.setattr(SamplingLaw, "probabilities", recorded)
-    monkeypatch.setattr(VisionLanguageModel, "end_ids", torch.tensor([], dtype=torch.long))  # nothing ends early
-    law = SamplingLaw(1, 1.0, 1.0, 6)
-    sampled = HFEngine(law, seed=1).generate(subject.policy, subject.prompts, 0)
-    features = subject.policy.features(subject.prompts.pixels, subject.prompts.grids)
-    positions = subject.policy.positions(subject.prompts)
-    rows = [
-        Row(ids, position, feature, (group[0],))
-        for ids, position, feature, group in zip(subject.prompts.ids, positions, features, sampled, strict=True)
-    ]
-    with torch.no_grad():
-        scored = subject.policy.scores(rows).logp_S.view(4, 6)
-    ids = torch.stack([group[0] for group in sampled])
-    decoded = torch.stack(drawn, 1).log_softmax(-1).gather(2, ids[..., None])[..., 0]
-    torch.testing.assert_close(decoded, scored, atol=TOLERANCE, rtol=0)
+def test_sampled_log_probs_are_the_scored_ones(subject):
+    """Decoding with a cache, beginnings shared, finds what scoring finds, at another temperature than 1 too."""
+    policy, prompts, temperature = subject.policy, subject.prompts, 0.7
+    sampled = HFEngine(SamplingLaw(3, temperature, 0.9, 6), seed=1).generate(policy, prompts, 0)
+    assert sampled.exact
+    fields = (prompts.ids, policy.positions(prompts), policy.features(prompts.pixels, prompts.grids))
+    for group, logps, ids, position, feature in zip(*sampled[:2], *fields, strict=True):
+        rows = [Row(ids, position, feature, (y,)) for y in group]
+        with torch.no_grad():
+            scored = policy.scores(rows, temperature).logp_S
+        torch.testing.assert_close(torch.cat(logps), scored, atol=TOLERANCE, rtol=0)
 
 
 def test_vision_tokens_are_never_sampled_even_if_the_model_wants_them(subject, monkeypatch):
@@ -264,7 +251,7 @@ def test_vision_tokens_are_never_sampled_even_if_the_model_wants_them(subject, m
         return logits
 
     monkeypatch.setattr(subject.policy, "logits", eager)
-    sampled = HFEngine(SamplingLaw(4, 1.0, 1.0, 8), seed=0).generate(subject.policy, subject.prompts, 0)
+    sampled = HFEngine(SamplingLaw(4, 1.0, 1.0, 8), seed=0).generate(subject.policy, subject.prompts, 0).ids
     assert not torch.isin(torch.cat([y for group in sampled for y in group]), wanted).any()
 
 

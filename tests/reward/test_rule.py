@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 import torch
 
+from mmcredit.data.answers import Kind
 from mmcredit.data.templates import Template
 from mmcredit.reward.rule import RuleReward
-from mmcredit.reward.verifier import WordVerifier
+from mmcredit.reward.verdict import Outcome, Verdict
+from mmcredit.reward.verifier import AnswerVerifier
 from mmcredit.types import Grades, Prompts, Responses, Sample, Span
 
 TEMPLATE = Template(instruction="", pattern=r"<think>.*</think>.*\\boxed\{.*\}\.?")
@@ -28,7 +31,7 @@ def respond(texts: list[list[str]], width: int = 1) -> Responses:
 
 def grade(texts: list[list[str]], golds: list[str], width: int = 1, **weights: float) -> Grades:
     samples = tuple(Sample(str(i), (), "?", gold) for i, gold in enumerate(golds))
-    rule = RuleReward(WordVerifier(), TEMPLATE, **weights)
+    rule = RuleReward(AnswerVerifier(), TEMPLATE, **weights)
     return rule(Prompts(samples, (), (), ()), respond(texts, width))
 
 
@@ -41,13 +44,20 @@ def test_each_response_is_graded_against_its_own_prompt() -> None:
 
 
 def test_verifier_is_asked_with_gold_and_answer() -> None:
+    asked = []
+
     class Prefix:
-        def matches(self, gold: str, answer: str) -> bool:
-            return gold.startswith(answer)
+        def verify(self, gold: str, answer: str, choices: Sequence[str] = ()) -> Verdict:
+            asked.append(choices)
+            return Verdict(Outcome.RIGHT if gold.startswith(answer) else Outcome.TIMED_OUT, Kind.TEXT, "prefix")
 
     responses = respond([[r"\boxed{re}", r"\boxed{reddish}"]])
-    grades = RuleReward(Prefix(), TEMPLATE)(Prompts((Sample("0", (), "?", "red"),), (), (), ()), responses)
+    grades = RuleReward(Prefix(), TEMPLATE)(
+        Prompts((Sample("0", (), "which? A. red B. blue", "red"),), (), (), ()), responses
+    )
     assert grades.correct_BG.tolist() == [[True, False]]
+    assert grades.outcomes == (("right", "timed_out"),)
+    assert asked == [("red", "blue")] * 2
 
 
 def test_reward_is_the_weighted_sum() -> None:
@@ -99,6 +109,6 @@ def test_answer_tokens_of_a_line_without_box() -> None:
 def test_answer_tokens_lie_inside_the_mask() -> None:
     responses = respond([[r"\boxed{7}", "x" * 30], [r"so \boxed{12345}", r"Final answer: 5"]], width=2)
     samples = tuple(Sample(str(i), (), "?", "5") for i in range(2))
-    grades = RuleReward(WordVerifier(), TEMPLATE)(Prompts(samples, (), (), ()), responses)
+    grades = RuleReward(AnswerVerifier(), TEMPLATE)(Prompts(samples, (), (), ()), responses)
     assert grades.answer_BGT.any(-1).tolist() == [[True, False], [True, True]]
     assert not (grades.answer_BGT & ~responses.mask_BGT).any()

@@ -24,7 +24,7 @@ def flat(sampled: list[list[torch.Tensor]]) -> list[list[int]]:
 
 def test_greedy_equals_generate(policy, prompts):
     """Tokens of ``generate`` with the same tokens forbidden, for one picture, two pictures and text."""
-    ours = HFEngine(SamplingLaw(1, 0.0, 1.0, 12), seed=0).generate(policy, prompts, 0)
+    ours = HFEngine(SamplingLaw(1, 0.0, 1.0, 12), seed=0).generate(policy, prompts, 0).ids
     for b in range(len(prompts)):
         ids = prompts.ids[b][None]
         pictures = {}
@@ -43,30 +43,30 @@ def test_greedy_equals_generate(policy, prompts):
 def test_a_response_depends_on_its_own_name_alone(policy, prompts):
     """The same responses in any batch, order, chunk and group."""
     law = SamplingLaw(3, 1.0, 1.0, 8)
-    whole = HFEngine(law, seed=7).generate(policy, prompts, 2)
+    whole = HFEngine(law, seed=7).generate(policy, prompts, 2).ids
     order = [3, 1, 0, 2]
-    shuffled = HFEngine(law, seed=7, batch=3).generate(policy, part(prompts, order), 2)
+    shuffled = HFEngine(law, seed=7, batch=3).generate(policy, part(prompts, order), 2).ids
     for place, b in enumerate(order):
         assert flat([shuffled[place]]) == flat([whole[b]])
-    wider = HFEngine(SamplingLaw(5, 1.0, 1.0, 8), seed=7).generate(policy, prompts, 2)
+    wider = HFEngine(SamplingLaw(5, 1.0, 1.0, 8), seed=7).generate(policy, prompts, 2).ids
     assert flat([group[:3] for group in wider]) == flat(whole)
 
 
 def test_seed_step_and_group_member_change_the_draw(policy, prompts):
     law = SamplingLaw(2, 1.0, 1.0, 8)
-    base = HFEngine(law, seed=0).generate(policy, prompts, 0)
-    assert flat(base) == flat(HFEngine(law, seed=0).generate(policy, prompts, 0))
-    assert flat(base) != flat(HFEngine(law, seed=1).generate(policy, prompts, 0))
-    assert flat(base) != flat(HFEngine(law, seed=0).generate(policy, prompts, 1))
+    base = HFEngine(law, seed=0).generate(policy, prompts, 0).ids
+    assert flat(base) == flat(HFEngine(law, seed=0).generate(policy, prompts, 0).ids)
+    assert flat(base) != flat(HFEngine(law, seed=1).generate(policy, prompts, 0).ids)
+    assert flat(base) != flat(HFEngine(law, seed=0).generate(policy, prompts, 1).ids)
     assert base[0][0].tolist() != base[0][1].tolist()
 
 
 def test_global_generator_is_neither_used_nor_moved(policy, prompts):
     engine = HFEngine(SamplingLaw(2, 1.0, 1.0, 6), seed=0)
     torch.manual_seed(1)
-    first, state = engine.generate(policy, prompts, 0), torch.get_rng_state()
+    first, state = engine.generate(policy, prompts, 0).ids, torch.get_rng_state()
     torch.manual_seed(2)
-    assert flat(engine.generate(policy, prompts, 0)) == flat(first)
+    assert flat(engine.generate(policy, prompts, 0).ids) == flat(first)
     torch.manual_seed(1)
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -82,7 +82,7 @@ def test_vision_tokens_are_never_sampled_even_if_the_model_wants_them(policy, pr
     monkeypatch.setattr(policy, "logits", eager)
     for temperature, group in ((1.0, 4), (0.0, 1)):
         engine = HFEngine(SamplingLaw(group, temperature, 1.0, 8), seed=0)
-        sampled = torch.tensor([t for y in flat(engine.generate(policy, prompts, 0)) for t in y])
+        sampled = torch.tensor([t for y in flat(engine.generate(policy, prompts, 0).ids) for t in y])
         assert not torch.isin(sampled, wanted).any()
 
 
@@ -95,7 +95,7 @@ def test_end_token_ends_and_belongs_to_the_response(policy, prompts, monkeypatch
         return logits
 
     monkeypatch.setattr(policy, "logits", soon)
-    sampled = flat(HFEngine(SamplingLaw(8, 1.0, 1.0, 10), seed=0).generate(policy, prompts, 0))
+    sampled = flat(HFEngine(SamplingLaw(8, 1.0, 1.0, 10), seed=0).generate(policy, prompts, 0).ids)
     lengths = [len(y) for y in sampled]
     assert min(lengths) == 1 and 1 < max(lengths) <= 10
     for y in sampled:
@@ -107,7 +107,7 @@ def test_frequencies_follow_the_scored_probabilities(policy, prompts, make_rollo
     """First tokens of 2,000 draws against exp(logp) of the scorer: within 5 standard errors."""
     count = 2000
     engine = HFEngine(SamplingLaw(count, 1.0, 1.0, 1), seed=3)
-    first = torch.tensor([y[0] for y in flat(engine.generate(policy, part(prompts, [0]), 0))])
+    first = torch.tensor([y[0] for y in flat(engine.generate(policy, part(prompts, [0]), 0).ids)])
     values, hits = first.unique(return_counts=True)
     common = values[hits.argsort(descending=True)[:3]]
     rollout = make_rollout(group=len(common), shown=part(prompts, [0]))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mmcredit.algorithm.mismatch import KEY, importance
 from mmcredit.algorithm.parent import Parent
 from mmcredit.credit import CreditCallback, Record, check_result
 from mmcredit.functional import k3, k3_clamped
@@ -38,7 +39,12 @@ def loss_terms(
     mask, old, advantage = (x.to(logp.device) for x in (micro.mask_BGT, micro.logp_BGT, advantage_BGT))
     weights = algorithm.reduction.weights(mask, size)
     ratio, entropy = algorithm.ratio(logp, old, mask), algorithm.entropy(logp, full_entropy)
-    terms = {"policy_loss": (algorithm.surrogate(ratio, advantage) * weights).sum()}
+    surrogate = algorithm.surrogate(ratio, advantage)
+    if micro.engine_logp_BGT is not None:
+        engine = micro.engine_logp_BGT.to(logp.device)
+        surrogate = surrogate * importance(old, engine, algorithm.tis)
+        record.extend(KEY, (old - engine).abs()[mask])
+    terms = {"policy_loss": (surrogate * weights).sum()}
     if reference_BGT is not None:
         reference_BGT = reference_BGT.to(logp.device)
         terms["kl_loss"] = algorithm.kl_coef * (k3(logp, reference_BGT) * weights).sum()

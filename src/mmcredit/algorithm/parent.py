@@ -35,6 +35,7 @@ class Parent:
         entropy: (logp, entropy) [B, G, T] -> estimator of each token: ``full_entropy`` or ``sampled_entropy``.
         selection: dynamic sampling; null trains on every prompt.
         overlong: penalty on long responses; null for none.
+        tis: cap of the importance weight between engine and trainer, where their log-probs may differ; null for none.
 
     Raises:
         UserError: a value out of its range.
@@ -54,6 +55,7 @@ class Parent:
     entropy: Entropy = full_entropy
     selection: DynamicSampling | None = None
     overlong: OverlongPenalty | None = None
+    tis: float | None = 2.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.clip_low < 1 or self.clip_high < 0:
@@ -63,6 +65,8 @@ class Parent:
             )
         if self.dual_clip is not None and self.dual_clip <= 1:
             raise UserError(f"algorithm.dual_clip={self.dual_clip} must be above 1, or null for none")
+        if self.tis is not None and self.tis < 1:
+            raise UserError(f"algorithm.tis={self.tis} must be at least 1, or null for no importance weights")
         for name in ("mini_batch", "micro_batch", "epochs"):
             if getattr(self, name) < 1:
                 raise UserError(f"algorithm.{name}={getattr(self, name)} must be at least 1")

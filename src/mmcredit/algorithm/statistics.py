@@ -20,6 +20,9 @@ def describe(rollout: Rollout, advantage_BG: Tensor, record: Record) -> None:
     record.responses("reward/rule", rule_BG)
     record.scalar("reward/accuracy", correct.float().mean())
     record.scalar("reward/format", grades.format_BG.float().mean())
+    if grades.outcomes is not None:
+        record.scalar("reward/unparsable_rate", share(grades.outcomes, "unparsable"))
+        record.scalar("reward/timeout_rate", share(grades.outcomes, "timed_out"))
     record.histogram("credit/advantage", advantage_BG)
     record.scalar("reward/non_constant_rate", (~zero_variance(rule_BG)).float().mean())
     record.scalar("reward/zero_variance_rate", zero_variance(reward_BG).float().mean())
@@ -28,6 +31,12 @@ def describe(rollout: Rollout, advantage_BG: Tensor, record: Record) -> None:
     record.scalar("reward/same_answer_different_reward_rate", same_answer_different_reward(rollout))
     record.histogram("rollout/length", rollout.mask_BGT.sum(-1))
     record.scalar("rollout/unfinished_rate", unfinished(rollout).float().mean())
+
+
+def share(outcomes: tuple[tuple[str, ...], ...], wanted: str) -> float:
+    """Share of the responses with this outcome."""
+    found = [outcome == wanted for group in outcomes for outcome in group]
+    return sum(found) / max(len(found), 1)
 
 
 def same_answer_different_reward(rollout: Rollout) -> float:

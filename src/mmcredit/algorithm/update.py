@@ -12,6 +12,7 @@ import torch
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor
 
+from mmcredit.algorithm import mismatch
 from mmcredit.algorithm.objective import loss_terms
 from mmcredit.algorithm.parent import Parent
 from mmcredit.algorithm.selection import Batch
@@ -20,6 +21,8 @@ from mmcredit.functional import gather
 from mmcredit.rollout.parts import take
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View
+
+MEDIAN_LIMIT = 0.1  # nats between engine and trainer; bfloat16 gives about .01
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,17 @@ class Update:
     scorer: Scorer
     max_grad_norm: float
 
-    @property
-    def on_policy(self) -> bool:
+    def on_policy(self, batch: Batch) -> bool:
         """Whether the old log-probs of the first mini-batch come from its own pass, before any optimizer step."""
-        return not any(method.needs_old_logp for method in self.chain)
+        return batch.rollout.scored or not any(method.needs_old_logp for method in self.chain)
 
     def score_old(self, batch: Batch) -> None:
         """Fill in the log-probs before the update, where a pass of its own is needed."""
         rollout, known = batch.rollout, 0
-        if self.on_policy:
+        if rollout.scored:
+            self.scorer.adopt(rollout)
+            return
+        if self.on_policy(batch):
             known = batch.mini_batches(self.algorithm.mini_batch)[0].stop
             rollout = rollout.select(slice(known, None))
         if len(rollout.prompts):
@@ -55,11 +60,12 @@ class Update:
         optimizer, parameters = self.host.optimizers(), trained(self.scorer.policy)
         assert isinstance(optimizer, LightningOptimizer)
         minis = batch.mini_batches(self.algorithm.mini_batch) * self.algorithm.epochs
+        on_policy = self.on_policy(batch)
         totals, norm = Counter[str]({"loss": 0.0, "policy_loss": 0.0}), 0.0
         for i, mini in enumerate(minis):
             optimizer.zero_grad()
             with self._alone():
-                for part in self._parts(batch, mini, advantage_BGT, reference_BGT, record, self.on_policy and i == 0):
+                for part in self._parts(batch, mini, advantage_BGT, reference_BGT, record, on_policy and i == 0):
                     totals.update(part)
             self._exchange(parameters)
             norm += float(torch.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
@@ -71,6 +77,7 @@ class Update:
         for key, total in summed.items():
             record.scalar(f"train/{key}", total / len(minis))
         record.scalar("train/grad_norm", norm / len(minis))
+        mismatch.report(record, MEDIAN_LIMIT)
         return len(minis)
 
     def _parts(

@@ -64,6 +64,14 @@ class ImageOnly(ProcessorMixin):
         """Patches are merged to tokens ``merge`` by ``merge``."""
         return self.image_processor.merge_size
 
+    def picture_tokens(self, width: int, height: int) -> int:
+        """Tokens that the placeholder of a picture of so many pixels becomes.
+
+        Raises:
+            ValueError: a picture that the resize refuses.
+        """
+        return self.image_processor.get_number_of_image_patches(height, width) // self.merge**2
+
     def black_patch(self) -> Tensor:
         """[patch_dim] what a black patch looks like after normalisation."""
         side = self.image_processor.patch_size * self.image_processor.merge_size

@@ -80,6 +80,10 @@ class TilesProcessor(InternVLProcessor):
         """Patches are merged to tokens ``merge`` by ``merge``."""
         return math.isqrt(math.prod(self.grid) // self.image_seq_length)
 
+    def picture_tokens(self, width: int, height: int) -> int:
+        """Tokens that the placeholder of a picture of so many pixels becomes, its start and end included."""
+        return self._get_num_multimodal_tokens(image_sizes=[(height, width)]).num_image_tokens[0]
+
     def black_patch(self) -> Tensor:
         """[patch_dim] what a black patch looks like after normalisation."""
         black = self.image_processor(images=[Image.new("RGB", (64, 64))], return_tensors="pt").pixel_values

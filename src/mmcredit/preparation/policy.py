@@ -42,7 +42,7 @@ class Responder:
         """A row a sample: id, responses, and of each whether it is right and well formed."""
         policy, encoder = self.loaded
         prompts = encoder(samples)
-        sampled = self.engine.generate(policy, prompts, 0)
+        sampled = self.engine.generate(policy, prompts, 0).ids
         responses = collate(encoder.processor.tokenizer, sampled, policy.end_ids.tolist())
         grades = self.grade(prompts, responses)
         columns = zip(samples, responses.texts, grades.correct_BG.tolist(), grades.format_BG.tolist(), strict=True)

@@ -17,7 +17,7 @@ from transformers import DynamicCache
 
 from mmcredit.models.layout import Row, lay_out
 from mmcredit.models.vlm import VisionLanguageModel
-from mmcredit.rollout.sampling import SamplingLaw, draw_uniforms, pick
+from mmcredit.rollout.sampling import Sampled, SamplingLaw, draw_uniforms, pick
 from mmcredit.types import Prompts
 
 
@@ -34,25 +34,35 @@ class HFEngine:
         self.law, self.seed, self.batch = law, seed, batch
         self.seconds: dict[str, float] = defaultdict(float)  # so far: prefill (vision included) and decode
 
+    edits = True  # samples from pixels as they are given
+
+    def single(self) -> HFEngine:
+        """The same engine for one response a prompt (validation)."""
+        return HFEngine(self.law.single(), self.seed, self.batch)
+
     @torch.no_grad()
-    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> list[list[Tensor]]:
-        """[B][G] sampled ids (int64, on CPU), each up to and including its end token.
+    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> Sampled:
+        """Responses and their log-probs, which are the scorer's own in float32.
 
         Args:
             shares: versions of each prompt, one after another in ``prompts``; G / shares responses come from each.
         """
-        found: list[list[Tensor]] = []
+        found = Sampled([], [], policy.dtype == torch.float32)
         at_once = max(self.batch // self.law.group, 1)
         was_training = policy.training
         policy.eval()
         for start in range(0, len(prompts), at_once * shares):
             chunk = prompts.select(slice(start, start + at_once * shares))
             uniforms = draw_uniforms(self.seed, [s.id for s in chunk.samples[::shares]], step, self.law)
-            found += self._decode(policy, chunk, uniforms)
+            ids, logps = self._decode(policy, chunk, uniforms)
+            found.ids.extend(ids)
+            found.logps.extend(logps)
         policy.train(was_training)
         return found
 
-    def _decode(self, policy: VisionLanguageModel, prompts: Prompts, uniforms: Tensor) -> list[list[Tensor]]:
+    def _decode(
+        self, policy: VisionLanguageModel, prompts: Prompts, uniforms: Tensor
+    ) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
         law, device, began = self.law, policy.device, time.perf_counter()
         rows = prompt_rows(policy, prompts)
         layout = lay_out(rows, policy.pad_id, policy.dtype, left_pad=True)
@@ -64,12 +74,14 @@ class HFEngine:
         alive = torch.arange(len(uniforms), device=device)  # responses still being decoded
         row = alive * len(prompts) // len(uniforms)  # of each of them: equal beginnings share a row
         tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=device)
+        logps = torch.zeros(uniforms.shape, device=device)
         lengths = torch.full((len(uniforms),), law.max_new_tokens, device=device)
         decoding = time.perf_counter()
         for t in range(law.max_new_tokens):
-            p = law.probabilities(policy.logits(hidden), forbidden)
+            logits = policy.logits(hidden)
+            p = law.probabilities(logits, forbidden)
             token = pick(p[row], uniforms[alive.cpu(), t])
-            tokens[alive, t] = token
+            tokens[alive, t], logps[alive, t] = token, law.logp(logits, token, row)
             ended = torch.isin(token, ends)
             lengths[alive[ended]] = t + 1
             if ended.all() or t + 1 == law.max_new_tokens:
@@ -84,8 +96,7 @@ class HFEngine:
             position = position + 1
         self.seconds["prefill"] += decoding - began
         self.seconds["decode"] += time.perf_counter() - decoding
-        rows_out = [ids[:n] for ids, n in zip(tokens.cpu(), lengths.tolist(), strict=True)]
-        return [rows_out[i : i + law.group] for i in range(0, len(rows_out), law.group)]
+        return law.groups(tokens, lengths), law.groups(logps, lengths)
 
 
 def prompt_rows(policy: VisionLanguageModel, prompts: Prompts) -> list[Row]:

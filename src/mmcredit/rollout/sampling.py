@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,14 @@ from mmcredit.functional import stable_seed
 from mmcredit.types import UserError
 
 SMALLEST_TEMPERATURE = 1e-3
+
+
+class Sampled(NamedTuple):
+    """What an engine sampled."""
+
+    ids: list[list[Tensor]]  # [B][G] int64, on CPU, each up to and including its end token
+    logps: list[list[Tensor]]  # [B][G] nats, float32, on CPU: logits over the temperature, as the scorer counts them
+    exact: bool  # whether the scorer would give these log-probs, up to rounding of float32
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,15 @@ class SamplingLaw:
     def single(self) -> SamplingLaw:
         """The same law for one response a prompt (validation)."""
         return replace(self, group=1)
+
+    def logp(self, logits_RV: Tensor, token_N: Tensor, row_N: Tensor) -> Tensor:
+        """[N] nats of tokens, each after the logits of its row, by temperature alone (greedy: 1)."""
+        return (logits_RV / (self.temperature or 1.0)).log_softmax(-1)[row_N, token_N]
+
+    def groups(self, values_NT: Tensor, lengths_N: Tensor) -> list[list[Tensor]]:
+        """[N / G][G] values of each response up to its length, on CPU."""
+        whole = [values[:n] for values, n in zip(values_NT.cpu(), lengths_N.tolist(), strict=True)]
+        return [whole[i : i + self.group] for i in range(0, len(whole), self.group)]
 
     def probabilities(self, logits_RV: Tensor, forbidden: Tensor) -> Tensor:
         """[R, V] float64 probabilities after temperature, forbidden tokens and top-p."""

@@ -62,12 +62,16 @@ def collate(tokenizer: Any, sampled: Sequence[Sequence[Tensor]], end_ids: Sequen
     Args:
         sampled: [B][G] int64 [T_i].
     """
-    flat = [ids for group in sampled for ids in group]
-    shape = (len(sampled), len(sampled[0]), -1)
     decoded = [[decode_with_spans(tokenizer, ids.tolist(), end_ids) for ids in group] for group in sampled]
     return Responses(
-        ids_BGT=pad_sequence(flat, batch_first=True).view(shape),
-        mask_BGT=pad_sequence([torch.ones_like(ids, dtype=torch.bool) for ids in flat], batch_first=True).view(shape),
+        ids_BGT=padded(sampled),
+        mask_BGT=padded([[torch.ones_like(ids, dtype=torch.bool) for ids in group] for group in sampled]),
         texts=tuple(tuple(text for text, _ in group) for group in decoded),
         spans=tuple(tuple(spans for _, spans in group) for group in decoded),
     )
+
+
+def padded(values: Sequence[Sequence[Tensor]]) -> Tensor:
+    """[B, G, T] of [B][G] values [T_i], padded with 0 (False) to the longest."""
+    flat = [value for group in values for value in group]
+    return pad_sequence(flat, batch_first=True).view(len(values), len(values[0]), -1)

@@ -17,7 +17,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from mmcredit.reward.verifier import as_number, normalise
+from mmcredit.data.answers import same_key
 from mmcredit.scoring.views import Hints
 from mmcredit.types import Rollout, Sample, UserError
 
@@ -27,9 +27,7 @@ TEMPLATE = "Privileged candidate answer: {answer}"  # PACE, section 4.1
 @lru_cache(maxsize=2**16)
 def answer_key(answer: str | None) -> str:
     """Equal for answers that are the same: the value of a number, else the normalised text; "" for no answer."""
-    text = normalise(unicodedata.normalize("NFC", answer or ""))
-    number = as_number(text)
-    return text if number is None else str(number)
+    return same_key(unicodedata.normalize("NFC", answer or ""))
 
 
 def wrong_answers(answers: Sequence[str | None], correct: Sequence[bool], gold: str) -> dict[str, str]:

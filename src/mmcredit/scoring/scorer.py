@@ -149,6 +149,11 @@ class Scorer(Passes):
         for model in self.models.values():
             model.to(device)
 
+    def adopt(self, rollout: Rollout) -> None:
+        """Take the log-probs that came with the sample for those of the plain view: no pass is made for them."""
+        self._begin(rollout)
+        self._cache[PLAIN], self._scored[PLAIN] = rollout.logp_BGT.clone(), rollout.mask_BGT.any(-1)
+
     def forget(self) -> None:
         """Drop what was computed: the weights have changed."""
         self._owner = self._trained = None

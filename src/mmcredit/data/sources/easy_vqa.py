@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from mmcredit.data.gate import Outline
+from mmcredit.data.sampling import Info
 from mmcredit.data.sources.optional import optional
 from mmcredit.data.world.grammar import phrase
 from mmcredit.data.world.questions import Question
@@ -113,10 +115,21 @@ class EasyVQA:
         focus = phrase(color, shape)
         return Question(family_of(answer), text, answer, prior, options, (shown,), (shown,), focus)
 
+    def info(self, index: int) -> Info:
+        """What samplers ask, without a picture."""
+        return Info(family_of(self.given[self.rows[index]][1]))
+
+    def outline(self, index: int) -> Outline:
+        """What the prompt gate asks, without a picture."""
+        text, answer, _ = self.given[self.rows[index]]
+        return Outline(self._id(index), text, ((CANVAS, CANVAS),), answer)
+
+    def _id(self, index: int) -> str:
+        return f"easy_vqa-{self.split}-{self.rows[index]}"
+
     def __getitem__(self, index: int) -> Sample:
-        row = self.rows[index]
-        picture = opened(self.paths[self.given[row][2]])[0]
-        return as_sample(self.question(index), f"easy_vqa-{self.split}-{row}", picture)
+        picture = opened(self.paths[self.given[self.rows[index]][2]])[0]
+        return as_sample(self.question(index), self._id(index), picture)
 
 
 def family_of(answer: str) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from PIL.Image import Image
 
 from mmcredit.data.gate import BadRow
-from mmcredit.data.images import ImageError, open_image
-from mmcredit.types import Box, SceneObject
+from mmcredit.data.images import Facts, open_image
+from mmcredit.types import Box, SceneObject, UserError
 
+EXIF = ("both", "picture", "none")
 CONTROL = re.compile(r"<\|\w{1,40}\|>")  # chat and vision tokens of the known families
 
 
@@ -49,17 +52,48 @@ def listed(value: object) -> list[object]:
 
 def picture(path: Path) -> Image:
     """The picture of a file, in RGB."""
-    try:
-        return open_image(path)
-    except ImageError as problem:
-        raise BadRow("image_unreadable", f"image {path.name} {problem}") from None
+    return open_image(path)
 
 
-def scene_object(value: object, size: tuple[int, int] | None) -> SceneObject:
-    """An annotated object: shape, color, size and box."""
+@dataclass(frozen=True, slots=True)
+class Orientation:
+    """What a source does about photographs that lie on their side in the file (EXIF), and about their boxes.
+
+    ``both``: picture and boxes are turned upright; the boxes count the pixels as stored. ``picture``: the boxes were
+    drawn on the upright picture. ``none``: nothing is turned, as COCO counts.
+
+    Raises:
+        UserError: another word.
+    """
+
+    exif: str = "both"
+
+    def __post_init__(self) -> None:
+        if self.exif not in EXIF:
+            raise UserError(f"data.exif={self.exif!r} must be one of {', '.join(EXIF)}")
+
+    @property
+    def turns(self) -> bool:
+        """Whether the model sees the picture upright."""
+        return self.exif != "none"
+
+    def size(self, facts: Facts) -> tuple[int, int]:
+        """Width and height that the model gets."""
+        return facts.upright if self.turns else facts.stored
+
+    def box(self, value: object, name: str, facts: Facts | None) -> Box:
+        """A checked box as it lies on the picture that the model gets; errors as in ``box``."""
+        if facts is None:
+            return box(value, name, None)
+        found = box(value, name, facts.upright if self.exif == "picture" else facts.stored)
+        return facts.turned(found) if self.exif == "both" else found
+
+
+def scene_object(value: object, place: Callable[[object, str], Box]) -> SceneObject:
+    """An annotated object: shape, color, size and box; ``place`` checks the box."""
     row = value if isinstance(value, dict) else {}
     shape, color, extent = (text(row, key) for key in ("shape", "color", "size"))
-    return SceneObject(shape, color, extent, box(row.get("box"), "box", size))
+    return SceneObject(shape, color, extent, place(row.get("box"), "box"))
 
 
 def box(value: object, name: str, size: tuple[int, int] | None) -> Box:

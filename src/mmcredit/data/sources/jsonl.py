@@ -2,11 +2,13 @@
 
 ``{"image": "a.png", "question": "how many?", "answer": "2", "family": "counting", "boxes": [[8, 8, 20, 20]]}``
 
-``image`` (or ``images``, a list) is a path relative to the file; leave it out for text-only questions. ``boxes`` are
-xywh in absolute pixels of the first image, the primary one first; ``proposal_bbox``, ``target_bbox``,
-``argument_bbox`` and ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
+``image`` (or ``images``, a list) is a path relative to the file, base64 or a ``data:`` URI; leave it out for text-only
+questions. ``<image>`` or ``<image 1>`` in the question says where it stands. ``boxes`` are xywh in absolute pixels of
+the first image as stored (``exif``), the primary one first; ``proposal_bbox``, ``target_bbox``, ``argument_bbox`` and
+``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
 compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges,
-``solution`` (worked out, with the answer) by OPSD's teacher.
+``solution`` (worked out, with the answer) by OPSD's teacher. ``choices`` (a list) are the options A, B, ... of the
+question, where its text does not list them.
 ``objects`` lists all objects of the picture (shape, color, size, box), for the embedded world's oracles.
 """
 
@@ -17,13 +19,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mmcredit.data.gate import BadRow, Gate
-from mmcredit.data.sources.fields import box, listed, parse, picture, scene_object, text
+from mmcredit.data.gate import BadRow, Gate, Outline
+from mmcredit.data.images import Facts, decode
+from mmcredit.data.placeholders import in_order
+from mmcredit.data.sources.fields import Orientation, listed, parse, scene_object, text
+from mmcredit.data.verdicts import Verdicts
 from mmcredit.functional import stable_seed
 from mmcredit.types import Sample, UserError
 
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
-NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution")  # become ``Sample.meta``, lists one entry a line
+NOTES = (
+    "reference",
+    "pseudo_ground_truth",
+    "key_facts",
+    "solution",
+    "choices",
+)  # become ``Sample.meta``, lists one entry a line
+KNOWN = {"id", "answer", "family", "boxes", "objects", *BOX_FIELDS, *NOTES}
 PARTS = ("train", "val", "all")
 
 
@@ -36,6 +48,7 @@ class Jsonl:
         on_bad_row: ``raise`` stops at the first bad row, ``skip`` counts and reports them.
         part: ``train``, ``val`` or ``all``: rows are split by a hash of their id.
         val_share: share of rows that belong to ``val``.
+        exif: ``both``, ``picture`` or ``none``: ``mmcredit.data.sources.fields.Orientation``.
 
     Raises:
         UserError: missing file, unknown option, or a bad row under ``raise`` (file, line and reason).
@@ -48,6 +61,7 @@ class Jsonl:
         on_bad_row: str = "raise",
         part: str = "all",
         val_share: float = 0.0,
+        exif: str = "both",
     ) -> None:
         if path is None:
             raise UserError("data.path is not set: type data.path=/path/to/file.jsonl")
@@ -57,6 +71,7 @@ class Jsonl:
         if not self.path.is_file():
             raise UserError(f"data.path={path} does not exist or is not a file")
         self.root = Path(root).expanduser().resolve() if root else self.path.parent
+        self.orientation = Orientation(exif)
         rows = self._read(on_bad_row)
         self.rows = [row for row in rows if part == "all" or self._part(row["id"], val_share) == part]
 
@@ -65,11 +80,16 @@ class Jsonl:
 
     def __getitem__(self, index: int) -> Sample:
         row = self.rows[index]
-        images = tuple(picture(path) for path in row["paths"])
+        images = tuple(decode(c, self.root, self.path.parent, self.orientation.turns) for c in row["cells"])
         return Sample(
             row["id"], images, row["question"], row["answer"], row["family"], row["boxes"], objects=row["objects"],
             meta=row["meta"], **row["named"],
         )  # fmt: skip
+
+    def outline(self, index: int) -> Outline:
+        """What is checked of the sample."""
+        row = self.rows[index]
+        return Outline(row["id"], row["question"], row["sizes"], row["answer"])
 
     @staticmethod
     def _part(row_id: str, val_share: float) -> str:
@@ -80,47 +100,46 @@ class Jsonl:
         self.report = gate.report
         lines = self.path.read_bytes().removeprefix(codecs.BOM_UTF8).splitlines()
         given = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-        return list(gate.admit((number, partial(self._new, line, number, ids)) for number, line in given))
+        with Verdicts() as verdicts:
+            rows = ((number, partial(self._new, line, number, ids, verdicts)) for number, line in given)
+            return list(gate.admit(rows))
 
-    def _new(self, line: bytes, number: int, ids: set[str]) -> dict[str, Any]:
-        row = self._row(line, number)
+    def _new(self, line: bytes, number: int, ids: set[str], verdicts: Verdicts) -> dict[str, Any]:
+        row = self._row(line, number, verdicts)
         if row["id"] in ids:
             raise BadRow("duplicate_id", f"id {row['id']!r} is already used by an earlier line")
         ids.add(row["id"])
         return row
 
-    def _row(self, line: bytes, number: int) -> dict[str, Any]:
+    def _row(self, line: bytes, number: int, verdicts: Verdicts) -> dict[str, Any]:
         """One checked row, images still closed."""
         data = parse(line)
         question, answer = text(data, "question", "problem"), text(data, "answer")
-        given = [data[key] for key in ("images", "image") if data.get(key) not in (None, [])]
-        paths = [self._inside(p) for p in listed(given[0] if given else None)]
-        size = picture(paths[0]).size if paths else None
-        for path in paths[1:]:
-            picture(path)
-        boxes = tuple(box(value, "boxes", size) for value in listed(data.get("boxes")))
-        objects = tuple(scene_object(value, size) for value in listed(data.get("objects")))
-        named = {key: box(data[key], key, size) for key in BOX_FIELDS if data.get(key) is not None}
+        shown = next((key for key in ("images", "image") if data.get(key) not in (None, [])), "images")
+        cells = listed(data.get(shown))
+        asked = "question" if data.get("question") is not None else "problem"
+        self.report.columns |= {key: key for key in data if key in KNOWN} | {"question": asked}
+        self.report.columns |= {"images": shown} if cells else {}
+        facts = [verdicts.facts(cell, self.root, self.path.parent) for cell in cells]
+        place = partial(self.orientation.box, facts=facts[0] if facts else None)
+        named = {key: place(data[key], key) for key in BOX_FIELDS if data.get(key) is not None}
+        boxes = tuple(place(value, "boxes") for value in listed(data.get("boxes")))
         if boxes:
             named.setdefault("proposal_bbox", boxes[0])
+        objects = tuple(scene_object(value, place) for value in listed(data.get("objects")))
         notes = {key: listed(data.get(key)) for key in NOTES}
-        meta = {key: "\n".join(text({key: v}, key) for v in values) for key, values in notes.items() if values}
-        row_id = str(data["id"]) if data.get("id") is not None else f"{self.path.name}:{number}"
         return {
-            "id": row_id, "question": question, "answer": answer, "paths": paths, "boxes": boxes, "named": named,
-            "family": str(data.get("family") or ""), "objects": objects, "meta": meta,
+            "id": str(data["id"]) if data.get("id") is not None else f"{self.path.name}:{number}",
+            "answer": answer, "boxes": boxes, "named": named, "family": str(data.get("family") or ""),
+            "objects": objects,
+            "meta": {key: "\n".join(text({key: v}, key) for v in values) for key, values in notes.items() if values},
+            **self._placed(question, list(zip(cells, facts, strict=True)), bool(named or objects)),
         }  # fmt: skip
 
-    def _inside(self, name: object) -> Path:
-        if not isinstance(name, str) or not name:
-            raise BadRow("image_path", f"an image path must be a non-empty string, this is {name!r}")
-        try:
-            path = (self.path.parent / name).resolve()
-            found = path.is_file()
-        except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, a loop of links
-            raise BadRow("image_path", f"image {name[:80]!r} is no usable path ({type(error).__name__})") from None
-        if not path.is_relative_to(self.root):
-            raise BadRow("image_outside_root", f"image {name} lies outside the data folder (data.root)")
-        if not found:
-            raise BadRow("image_missing", f"image {name} does not exist")
-        return path
+    def _placed(self, question: str, images: list[tuple[object, Facts]], boxed: bool) -> dict[str, Any]:
+        """Question, cells and sizes, images in the order in which the question names them."""
+        question, ordered = in_order(question, images)
+        if boxed and ordered[0] is not images[0]:
+            raise BadRow("placeholder_order", "boxes are on the first image, but the question names another one first")
+        sizes = tuple(self.orientation.size(facts) for _, facts in ordered)
+        return {"question": question, "cells": tuple(cell for cell, _ in ordered), "sizes": sizes}

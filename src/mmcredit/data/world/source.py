@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from PIL.Image import Image
 
+from mmcredit.data.sampling import Info
 from mmcredit.data.world.demonstrations import notes
 from mmcredit.data.world.questions import FAMILIES, SPLITS, Draw, Question
 from mmcredit.data.world.scene import render
@@ -31,6 +32,7 @@ class Scenes(ABC):
     name: str
     splits: Sequence[str]
     colors: Sequence[str] = WORLD.colors
+    generated = True  # computed, not read: the prompt gate probes some
 
     def __init__(self, split: str, size: int, seed: int, families: Sequence[str]) -> None:
         if split not in self.splits:
@@ -53,6 +55,10 @@ class Scenes(ABC):
     def question(self, index: int) -> Question:
         """The question behind sample ``index``."""
         return FAMILIES[self.families[index % len(self.families)]](self.draw(index))
+
+    def info(self, index: int) -> Info:
+        """What samplers ask, without a picture."""
+        return Info(self.families[index % len(self.families)])
 
     def __getitem__(self, index: int) -> Sample:
         if not 0 <= index < self.size:

@@ -1,0 +1,132 @@
+"""vLLM behind four calls, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from PIL.Image import Image
+from torch import Tensor
+
+from mmcredit.rollout.sampling import SamplingLaw
+from mmcredit.types import UserError
+
+NEVER = -100.0  # added to the logits of forbidden tokens: vLLM takes no less
+
+
+@dataclass(frozen=True)
+class Request:
+    """One response that is wanted."""
+
+    ids: list[int]  # of the prompt, one placeholder a picture
+    images: tuple[Image, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One response."""
+
+    prompt_ids: list[int]  # placeholders expanded
+    ids: list[int]  # sampled, the end token included
+    logps: list[float]  # nats, after temperature
+
+
+class Core(Protocol):
+    """vLLM, wherever it runs. ``held`` says which weights it has: versions of the policy's, empty at first."""
+
+    held: list[int]
+
+    def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
+        """One reply a request, in order."""
+
+    def load(self, weights: Iterator[tuple[str, Tensor]]) -> None:
+        """Take these weights, and forget everything that was computed with others."""
+
+    def sleep(self) -> None:
+        """Give memory back until ``wake``."""
+
+    def wake(self) -> None:
+        """Be ready; does nothing if awake."""
+
+
+class LocalCore:
+    """vLLM in this process; it starts at first use.
+
+    Args:
+        path: folder or hub name of the policy: its architecture, tokenizer and processor.
+        images: most pictures a prompt.
+        sleeps: free the memory of weights and cache during training (GPUs only).
+        options: further arguments of ``vllm.LLM``: dtype, max_model_len, gpu_memory_utilization, ...
+
+    Raises:
+        UserError: vLLM is not installed.
+    """
+
+    def __init__(self, path: str, images: int = 1, sleeps: bool = False, **options: Any) -> None:
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in this process
+        try:
+            import vllm
+        except ImportError as error:
+            raise UserError(
+                f"rollout=vllm needs vLLM, which cannot be imported ({error}): pip install 'mmcredit[vllm]', or see "
+                "docs/vllm.md for CPUs"
+            ) from None
+        self.vllm, self.sleeps, self._asleep = vllm, sleeps, set[str]()
+        self.held: list[int] = []
+        self.options = {
+            "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "logprobs_mode": "processed_logprobs",
+            "enable_sleep_mode": sleeps, **options,
+        }  # fmt: skip
+
+    @cached_property
+    def llm(self) -> Any:
+        """The engine itself."""
+        return self.vllm.LLM(**self.options)
+
+    def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
+        """See ``Core``."""
+        self._wake("kv_cache")
+        asked, params = [], []
+        for request in requests:
+            pictures = {"multi_modal_data": {"image": list(request.images)}} if request.images else {}
+            asked.append({"prompt_token_ids": request.ids, **pictures})
+            params.append(
+                self.vllm.SamplingParams(
+                    temperature=law.temperature, max_tokens=law.max_new_tokens, seed=request.seed, logprobs=0,
+                    logit_bias=dict.fromkeys(forbidden, NEVER), detokenize=False,
+                )
+            )  # fmt: skip
+        outputs = self.llm.generate(asked, params, use_tqdm=False)
+        return [_reply(output) for output in outputs]
+
+    def load(self, weights: Iterator[tuple[str, Tensor]]) -> None:
+        """See ``Core``: prefix, picture and encoder caches hold what older weights saw, and are dropped."""
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        self.llm.reset_prefix_cache()
+        self.llm.llm_engine.reset_encoder_cache()
+        self.llm.reset_mm_cache()
+
+    def sleep(self) -> None:
+        """See ``Core``."""
+        if self.sleeps:
+            self.llm.sleep(level=1)
+            self._asleep = {"weights", "kv_cache"}
+
+    def wake(self) -> None:
+        """See ``Core``: weights first; the cache follows when they are loaded."""
+        self._wake("weights")
+
+    def _wake(self, part: str) -> None:
+        if part in self._asleep:
+            self.llm.wake_up(tags=[part])
+            self._asleep.remove(part)
+
+
+def _reply(output: Any) -> Reply:
+    (found,) = output.outputs
+    logps = [step[token].logprob for token, step in zip(found.token_ids, found.logprobs, strict=True)]
+    return Reply(list(output.prompt_token_ids), list(found.token_ids), logps)

@@ -1,0 +1,129 @@
+"""The engine around vLLM, with the Hugging Face engine in its place; vLLM itself: tests/rollout/test_real_vllm.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mmcredit.credit import CreditCallback, check_sampling
+from mmcredit.rollout.hf import HFEngine
+from mmcredit.rollout.sampling import SamplingLaw
+from mmcredit.rollout.vllm import VLLMEngine, named_weights, one_placeholder_a_picture
+from mmcredit.rollout.vllm_core import Reply, Request
+from mmcredit.scoring.edits import PixelMask
+from mmcredit.types import UserError
+
+LAW = SamplingLaw(3, 1.0, 1.0, 6)
+
+
+class FakeCore:
+    """Answers what it is told to, and writes down what it is asked."""
+
+    def __init__(self, answer=lambda n, request: Reply([], [1], [-1.0])) -> None:
+        self.answer, self.held, self.log = answer, [], list[str]()
+        self.requests: list[Request] = []
+        self.weights: dict[str, torch.Tensor] = {}
+
+    def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
+        self.log.append("generate")
+        self.requests, self.forbidden = list(requests), list(forbidden)
+        return [self.answer(n, request) for n, request in enumerate(requests)]
+
+    def load(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
+        self.log.append("load")
+        self.weights = {name: weight.clone() for name, weight in weights}
+
+    def sleep(self) -> None:
+        self.log.append("sleep")
+
+    def wake(self) -> None:
+        self.log.append("wake")
+
+
+@pytest.fixture
+def core(policy, prompts):
+    """Replies with what the Hugging Face engine samples."""
+    sampled = HFEngine(LAW, seed=0).generate(policy, prompts, 0)
+    ids, logps = ([y.tolist() for group in values for y in group] for values in sampled[:2])
+    return FakeCore(lambda n, _: Reply(prompts.ids[n // 3].tolist(), ids[n], logps[n]))
+
+
+def test_responses_come_back_in_groups_with_their_log_probs(policy, prompts, core):
+    found = VLLMEngine(LAW, 0, core).generate(policy, prompts, 0)
+    want = HFEngine(LAW, seed=0).generate(policy, prompts, 0)
+    assert not found.exact
+    for got, expected in zip(found[:2], want[:2], strict=True):
+        assert [[y.tolist() for y in group] for group in got] == [[y.tolist() for y in group] for group in expected]
+
+
+def test_requests_name_every_picture_once_and_every_response_has_a_seed(policy, prompts, core):
+    engine = VLLMEngine(LAW, 0, core)
+    engine.generate(policy, prompts, 4)
+    image = policy.hf.config.image_token_id
+    assert [len(r.images) for r in core.requests] == [r.ids.count(image) for r in core.requests]
+    assert [r.images for r in core.requests[::3]] == [s.images for s in prompts.samples]
+    assert core.forbidden == policy.forbidden_ids.tolist()
+    seeds = [r.seed for r in core.requests]
+    assert len(set(seeds)) == len(seeds)
+    engine.generate(policy, prompts, 4)
+    assert [r.seed for r in core.requests] == seeds
+    engine.generate(policy, prompts, 5)
+    assert not set(seeds) & {r.seed for r in core.requests}
+
+
+def test_weights_are_streamed_when_they_moved_and_before_sampling(policy, prompts, core):
+    engine = VLLMEngine(LAW, 0, core)
+    for _ in range(2):
+        engine.generate(policy, prompts, 0)
+    engine.single()._sync(policy)
+    assert core.log == ["wake", "load", "generate", "sleep", "wake", "generate", "sleep"]
+    with torch.no_grad():
+        next(policy.parameters()).add_(0)
+    engine.generate(policy, prompts, 0)
+    assert core.log[-4:] == ["wake", "load", "generate", "sleep"]
+
+
+def test_weights_have_the_names_of_the_checkpoint_tied_ones_both(policy):
+    weights = dict(named_weights(policy))
+    head = policy.hf.get_output_embeddings().weight
+    assert head is policy.hf.get_input_embeddings().weight, "the tiny model ties them"
+    assert sum(weight.data_ptr() == head.data_ptr() for weight in weights.values()) == 2
+    assert set(weights) == set(policy.hf.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("ids", "short"),
+    [([1, 9, 9, 9, 2], [1, 9, 2]), ([9, 9, 3, 9, 9], [9, 3, 9]), ([1, 1, 2], [1, 1, 2]), ([], []), ([9], [9])],
+)
+def test_runs_of_placeholders_become_one(ids, short):
+    assert one_placeholder_a_picture(ids, 9) == short
+
+
+def test_another_prompt_than_the_trainers_is_an_error(policy, prompts):
+    core = FakeCore(lambda n, _: Reply([*prompts.ids[n // 3].tolist(), 5], [1], [-1.0]))
+    with pytest.raises(RuntimeError, match=r"vLLM made \d+ prompt tokens, the trainer \d+: the two resize"):
+        VLLMEngine(LAW, 0, core).generate(policy, prompts, 0)
+
+
+def test_a_sampled_vision_token_is_an_error(policy, prompts):
+    bad = int(policy.forbidden_ids[0])
+    core = FakeCore(lambda n, _: Reply(prompts.ids[n // 3].tolist(), [1, bad], [-1.0, -1.0]))
+    with pytest.raises(RuntimeError, match=f"sampled the forbidden token {bad}"):
+        VLLMEngine(LAW, 0, core).generate(policy, prompts, 0)
+
+
+def test_cut_distributions_and_edited_pictures_are_refused(policy, prompts):
+    with pytest.raises(UserError, match=r"rollout.top_p=0.9.*use rollout.top_p=1"):
+        VLLMEngine(replace(LAW, top_p=0.9), 0, FakeCore())
+
+    class Samples(CreditCallback):
+        def sampling_edits(self, step):
+            return [PixelMask(0.5)]
+
+    with pytest.raises(UserError, match="needs rollout=hf"):
+        check_sampling([Samples()], 3, VLLMEngine.edits)
+    with pytest.raises(UserError, match="need rollout=hf"):
+        VLLMEngine(LAW, 0, FakeCore()).generate(policy, prompts, 0, shares=2)

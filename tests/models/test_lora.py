@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import TEMPLATE
+from common import TEMPLATE
 from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText
 

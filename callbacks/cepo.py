@@ -93,4 +93,6 @@ class CEPO(CreditCallback):
         record.responses("cepo/contrast", masked_mean(contrast_BGT, tokens, dim=-1), used_BG)
         record.scalar("cepo/clip_share", masked_mean(((weight <= self.low) | (weight >= self.high)).float(), tokens))
         record.scalar("cepo/unpaired_rate", (~paired_BG).float().mean())
+        record.tokens("cepo/contrast", contrast_BGT)
+        record.tokens("cepo/weight", ((1 - lam) + lam * weight) * tokens)
         return mixed_advantage(advantage_BGT, contrast_BGT, lam, self.low, self.high)

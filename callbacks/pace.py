@@ -147,7 +147,10 @@ class PACE(CreditCallback):
         record.responses("pace/negatives", negatives_BG)
         record.scalar("pace/rlsd_rate", (gold_BG & ~paired_BG).float().mean())
         record.scalar("pace/uniform_rate", (~gold_BG).float().mean())
-        return advantage_BGT * pace_weights(signal_BGT, advantage_BGT, rate_BG, mask, self.low, self.high)
+        weight_BGT = pace_weights(signal_BGT, advantage_BGT, rate_BG, mask, self.low, self.high)
+        record.tokens("pace/contrast", signal_BGT * mask)
+        record.tokens("pace/weight", weight_BGT * mask)
+        return advantage_BGT * weight_BGT
 
     def _rate(self, views: FourViews, mask_BGT: Tensor, counted_BG: Tensor, record: Record) -> Tensor:
         """[B, G] lambda of the counted responses; steps 4 to 6, and what they show."""

@@ -174,6 +174,8 @@ class PACG(CreditCallback):
         routed = torch.zeros(gate.shape, dtype=torch.bool)
         for place, case in answered.items():
             routed[place] = case.tokens.routed_T
+        record.tokens("pacg/claim", routed)
+        record.tokens("pacg/gate", torch.where(creditable, gate, 1.0))
         record.histogram("pacg/kept_rate", creditable[routed])
         record.histogram("pacg/retention", credited := gate[routed & creditable])
         record.histogram("pacg/downweighted_rate", credited < 1)

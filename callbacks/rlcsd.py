@@ -132,6 +132,8 @@ class RLCSD(CreditCallback):
         record.scalar("rlcsd/selected_share", masked_mean(selected_BGT.float(), kept_BGT))
         record.scalar("rlcsd/zeroed_share", masked_mean((moved_BGT == 0).float(), advantage_BGT != 0))
         record.scalar("rlcsd/dropped_rate", (~paired_BG).float().mean())
+        record.tokens("rlcsd/contrast", contrast_BGT)
+        record.tokens("rlcsd/shift", shift_BGT * kept_BGT)
         if not self.separate:
             return moved_BGT
         return moved_BGT * normaliser_scale(selected_BGT, kept_BGT, rollout.mask_BGT, self.eta)

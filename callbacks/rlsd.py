@@ -86,4 +86,6 @@ class RLSD(CreditCallback):
         record.responses("rlsd/gain", masked_mean(gain_BGT, tokens, dim=-1), used_BG)
         record.scalar("rlsd/clip_share", masked_mean(((weight <= self.low) | (weight >= self.high)).float(), tokens))
         record.scalar("rlsd/unhinted_rate", (~given_BG).float().mean())
+        record.tokens("rlsd/gain", gain_BGT)
+        record.tokens("rlsd/weight", ((1 - lam) + lam * weight) * tokens)
         return mixed_advantage(advantage_BGT, gain_BGT, lam, self.low, self.high)

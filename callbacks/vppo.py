@@ -114,6 +114,8 @@ class VPPO(CreditCallback):
         kept = keep | ~measured_BG[..., None]
         self._report(record, rollout.mask_BGT & measured_BG[..., None], dependence, keep, alpha_BG)
         record.histogram("vppo/beta_max", beta_max_N)
+        record.tokens("vppo/dependence", dependence)
+        record.tokens("vppo/weight", alpha_BG[..., None] * kept * rollout.mask_BGT)
         if len(alpha_M := across_ranks(alpha_N)):
             record.scalar("vppo/alpha_min", alpha_M.min())
             record.scalar("vppo/alpha_max", alpha_M.max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -72,3 +73,17 @@ class Idle(CreditCallback):
     """Changes nothing, but has the old log-probs scored by themselves."""
 
     paper = "https://example.org"
+
+
+class Witness(CreditCallback):
+    """Writes down the ids of every data batch that is drawn, and changes nothing."""
+
+    paper = "https://example.org"
+    needs_old_logp = False
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def on_rollout(self, rollout, record):
+        with self.path.open("a") as file:
+            file.write(" ".join(sample.id for sample in rollout.prompts.samples) + "\n")

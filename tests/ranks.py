@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import distributed
 
-WORLD, LIMIT = 2, 120  # processes; seconds
+WORLD, LIMIT = 2, 300  # processes; seconds
 
 
-def on_two_ranks(function: Callable[[int], Any], folder: Path) -> list[Any]:
+def on_two_ranks(function: Callable[[int], Any], folder: Path, limit: float = LIMIT) -> list[Any]:
     """What the function returned on each rank; it gets the rank. A rank that fails or hangs fails the test."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["ranks", "mmcredit.build", "mmcredit.fit"])
@@ -28,7 +28,7 @@ def on_two_ranks(function: Callable[[int], Any], folder: Path) -> list[Any]:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(LIMIT)
+        process.join(limit)
     hanging = [process for process in processes if process.is_alive()]
     for process in hanging:
         process.kill()

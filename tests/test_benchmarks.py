@@ -8,7 +8,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import flops, growth, memory, methods, packing, peers, step
+from benchmarks import flops, growth, memory, methods, packing, peers, step, verify
 from benchmarks.ours import FIXED, FORCED, Steps
 from benchmarks.settings import SMALLEST, Settings
 from benchmarks.table import Table
@@ -87,3 +87,11 @@ def test_the_command_line_chooses_sections_and_sizes_and_writes_json(monkeypatch
     assert written["sections"] == {"growth": [{"title": "title", "rows": [{"G": 3}], "notes": []}]}
     assert written["settings"]["new_tokens"] == Settings().new_tokens and written["machine"]["threads"] == 1
     assert "title" in capsys.readouterr().out
+
+
+def test_verifications_a_second(capsys):
+    found = verify.main(20)
+    assert list(found) == list(verify.CLASSES) and min(found.values()) > 0
+    for make in verify.CLASSES.values():
+        gold, answer = make(5)
+        assert gold != answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from methods import NAMES, build, build_chain, cut, graded
 
 from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
 from mmcredit.functional import group_advantage
+from mmcredit.models.lockstep import Pace
 from mmcredit.rollout.parts import take
 from mmcredit.scoring.views import View
 from mmcredit.types import Rollout
@@ -43,6 +45,19 @@ def test_empty_and_one_token_responses(name, make_rollout, make_scorer):
     assert not advantage[0, :2].any() and not advantage[3].any()
     token_loss = method.on_loss(rollout, rollout.logp_BGT, scorer, Record())
     assert token_loss is None or torch.isfinite(token_loss).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_of_tokens_have_the_rollouts_shape_and_keeping_them_changes_nothing(name, make_rollout, make_scorer):
+    scorer, record = make_scorer(), Record(per_token={})
+    rollout = graded(make_rollout(), torch.tensor([[True, False, True]] * 4), scorer)
+    advantage = group_advantage(rollout.reward_BG)
+    kept = advantage_chain([build(name)], rollout, advantage, scorer, record)
+    assert torch.equal(kept, advantage_chain([build(name)], rollout, advantage, scorer, Record()))
+    for key, values in record.per_token.items():
+        assert values.shape == rollout.shape and torch.isfinite(values.float()).all(), key
+    keys = list(record.per_token)
+    assert keys[0] == "credit/parent" and torch.equal(record.per_token[keys[-1]], kept)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -94,6 +109,34 @@ def test_a_rank_without_prompts(name, make_rollout, make_scorer):
     rewarded = reward_chain(chain, nothing, scorer, record)
     advantage = advantage_chain(chain, rewarded, torch.zeros(0, 3), scorer, record)
     assert rewarded.reward_BG.shape == (0, 3) and advantage.shape == nothing.shape
+
+
+class Stages(Pace):
+    """Counts the stages that are entered, those within another left out."""
+
+    def __init__(self) -> None:
+        self.depth = self.entered = 0
+
+    @contextmanager
+    def together(self):
+        self.depth += 1
+        self.entered += self.depth == 1
+        yield
+        self.depth -= 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rank_enters_the_same_stages(name, make_rollout, make_scorer, policy, monkeypatch):
+    """Whatever there is to score, nothing included: where models are shared out, all ranks score together."""
+    full, entered = graded(make_rollout(), torch.tensor([[True, False, True]] * 4), make_scorer()), []
+    for rollout in (full, take(full, [2]), take(full, [])):
+        monkeypatch.setattr(policy, "pace", stages := Stages())
+        scorer, method = make_scorer(), build(name)
+        method.on_rollout(rollout, Record())
+        rewarded = reward_chain([method], rollout, scorer, Record())
+        advantage_chain([method], rewarded, torch.ones(len(rollout.prompts), 3), scorer, Record())
+        entered.append(stages.entered)
+    assert len(set(entered)) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

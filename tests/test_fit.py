@@ -97,17 +97,45 @@ def test_packing_changes_no_loss(tmp_path):
 
 def test_resuming_with_other_trained_parameters_is_refused(unbroken, tmp_path):
     options = [*SMALL, "algorithm.kl_coef=0.01", "steps=5", f"ckpt_path={unbroken}/checkpoints/last.ckpt"]
-    with pytest.raises(UserError, match=r"resume with the same model.policy.freeze_vision and last_layers"):
-        fit(config(tmp_path, *options, "model.policy.last_layers=2"))
+    with pytest.raises(UserError, match=r"resume with the same model/train"):
+        fit(config(tmp_path, *options, "model/train=last_layers", "model.train.count=2"))
 
 
-def test_frozen_parameters_stay_bit_equal(tmp_path):
-    """Only the last two decoder layers move."""
-    fit(config(tmp_path, *SMALL, "steps=1", "model.policy.last_layers=2"))
+@pytest.mark.parametrize(
+    ("train", "trained"),
+    [
+        (
+            ["model/train=last_layers", "model.train.count=2"],
+            (".language_model.layers.2.", ".language_model.layers.3."),
+        ),
+        (["model/train=language"], (".language_model.",)),
+    ],
+    ids=["last_layers", "language"],
+)
+def test_frozen_parameters_stay_bit_equal(tmp_path, train, trained):
+    """All others move, and they alone have optimizer states."""
+    fit(config(tmp_path, *SMALL, "steps=1", *train))
     shipped = load_file(Path(mmcredit.models.__file__).parent / "tiny_qwen3vl" / "model.safetensors")
-    trained = load_file(tmp_path / "policy" / "model.safetensors")
-    moved = {name for name in shipped if not torch.equal(shipped[name], trained[name])}
-    assert moved and all(".language_model.layers.2." in n or ".language_model.layers.3." in n for n in moved)
+    now = load_file(tmp_path / "policy" / "model.safetensors")
+    moved = {name for name in shipped if not torch.equal(shipped[name], now[name])}
+    assert moved == {name for name in shipped if any(part in name for part in trained)}
+    saved = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert len(saved["optimizer_states"][0]["state"]) == len(moved)
+
+
+def test_adapters_alone_are_trained_and_exported_merged_and_by_themselves(tmp_path):
+    pytest.importorskip("peft")
+    fit(config(tmp_path, *SMALL, "steps=1", "model/train=lora", "algorithm.kl_coef=0.05"))
+    shipped = load_file(Path(mmcredit.models.__file__).parent / "tiny_qwen3vl" / "model.safetensors")
+    saved = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
+    for name, weight in saved["state_dict"].items():
+        if "lora_" not in name and "lm_head" not in name:
+            assert torch.equal(weight, shipped[name.removeprefix("policy.hf.").replace(".base_layer.", ".")]), name
+    merged = load_file(tmp_path / "policy" / "model.safetensors")
+    moved = {name for name in shipped if not torch.equal(shipped[name], merged[name])}
+    assert merged.keys() == shipped.keys() and len(moved) == 4 * 7
+    alone = load_file(tmp_path / "policy" / "adapter" / "adapter_model.safetensors")
+    assert len(alone) == len(saved["optimizer_states"][0]["state"]) == 2 * len(moved)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):

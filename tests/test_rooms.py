@@ -11,16 +11,22 @@ import mmcredit
 import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
-ROOMS = ["types", "functional", "data", "models", "rollout", "reward", "scoring", "services", "credit", "algorithm"]
-ROOMS += ["module", "teacher", "observers", "evaluation", "integrations", "callbacks", "diagnostics"]
+ROOMS = ["types", "functional", "data", "models", "strategy", "rollout", "reward", "scoring", "services", "credit"]
+ROOMS += ["algorithm", "module", "teacher", "reporting", "observers", "evaluation", "integrations", "callbacks"]
+ROOMS += ["diagnostics"]
 ENTRIES = {
     "fit",
+    "maps",
+    "plan",
+    "planning",
+    "provenance",
+    "report",
     "prepare",
-    "replay",
-    "serve",
+    "evaluate",
     "checkpoints",
     "diagnose",
-    "evaluate",
+    "replay",
+    "serve",
     "launch",
     "checks",
     "build",

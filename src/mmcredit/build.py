@@ -18,9 +18,10 @@ from mmcredit.credit import CreditCallback, check_sampling
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.encode import Encoder
 from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate
-from mmcredit.models.load import frozen_copy
+from mmcredit.models.load import frozen_copy, reference
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
+from mmcredit.observers.start import StartChecks
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
 from mmcredit.teacher import Teacher, refresh_interval
@@ -57,6 +58,8 @@ def build(cfg: DictConfig) -> Run:
         batch_size=cfg.data.batch_size,
         val_batch_size=cfg.data.val_batch_size,
         seed=cfg.seed,
+        sampler=instantiate(cfg.data.sampler),
+        difficulty=instantiate(cfg.data.get("difficulty")),
     )
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     data.connect(processor)
@@ -65,11 +68,11 @@ def build(cfg: DictConfig) -> Run:
     policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
     choose_threads(policy)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
-    observers = chosen(cfg.get("observers"))
+    observers = [StartChecks(data), *chosen(cfg.get("observers"))]
     check_sampling(chain, engine.law.group, engine.edits)
     models = {Weights.OLD: policy}
     if algorithm.kl_coef or any(method.needs_reference for method in chain):
-        models[Weights.REFERENCE] = frozen_copy(policy)
+        models[Weights.REFERENCE] = reference(policy)
     if every := refresh_interval(chain):
         models[Weights.TEACHER] = frozen_copy(policy)
         observers.append(Teacher(models[Weights.TEACHER], every))

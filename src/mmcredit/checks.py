@@ -64,6 +64,10 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "data.train.size": (WHOLE, 0, None),
     "data.val.val.size": (WHOLE, 0, None),
     "data.val.counter_prior.size": (WHOLE, 0, None),
+    "start": (WHOLE, 0, None),
+    "samples": (WHOLE, 1, None),
+    "responses": (WHOLE, 1, None),
+    "max_mb": (REAL, 0, None),
 }
 
 
@@ -118,12 +122,13 @@ def ranks(trainer: DictConfig) -> int:
 
 def check_resume(path: Path, steps: int) -> None:
     """A checkpoint of this program with steps left to do."""
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"ckpt_path={path} does not exist; a run writes <run>/checkpoints/last.ckpt")
     import torch
 
     try:
-        done = torch.load(path, weights_only=True, mmap=True)["mmcredit"]["rollout_step"]
+        file = path / "meta.pt" if path.is_dir() else path  # of a folder with a part from every rank
+        done = torch.load(file, weights_only=True, mmap=True)["mmcredit"]["rollout_step"]
     except Exception as error:  # any file can be named here, and each kind fails in its own way
         raise UserError(f"ckpt_path={path} is no checkpoint of mmcredit.fit ({type(error).__name__})") from None
     if done >= steps:
@@ -177,7 +182,8 @@ def missing_data(cfg: DictConfig) -> list[str]:
 
 def missing_services(cfg: DictConfig) -> list[str]:
     """Services of the chosen methods that know the embedded world only, where the data are others."""
-    if "path" not in cfg.data.train or _of_the_world(cfg.data.path):
+    read = {"path", "instances"} & set(cfg.data.train)  # where the data are not computed
+    if not read or _of_the_world(cfg.data.get("path")):
         return []
     from hydra.utils import get_object
 

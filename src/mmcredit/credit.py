@@ -43,6 +43,8 @@ class Record:
     histograms: dict[str, Tensor] = field(default_factory=dict)
     per_response: dict[str, Tensor] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by stage
+    per_token: dict[str, Tensor] | None = None  # [B, G, T] each; None: no observer asked for them
+    running: tuple[str, float] | None = None  # the stage under way, and when it began (``time.perf_counter``)
 
     def scalar(self, key: str, value: float | Tensor) -> None:
         """One number a step."""
@@ -65,13 +67,20 @@ class Record:
     def stage(self, name: str) -> Iterator[None]:
         """Adds the time spent inside to the stage's seconds."""
         start = time.perf_counter()
+        before, self.running = self.running, (name, start)
         yield
+        self.running = before
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
     def responses(self, key: str, values_BG: Tensor, where_BG: Tensor | None = None) -> None:
         """A number a response: shown in the sample table, and as a histogram (of the rows in ``where``)."""
         self.per_response[key] = values_BG.detach()
         self.histogram(key, values_BG if where_BG is None else values_BG[where_BG])
+
+    def tokens(self, key: str, values_BGT: Tensor) -> None:
+        """A number a response token, for credit maps; dropped unless an observer asked (``per_token``)."""
+        if self.per_token is not None:
+            self.per_token[key] = values_BGT.detach().cpu()
 
     def failures(self, method: str, kinds: Sequence[str | None]) -> None:
         """Share of a service's answers that failed, and the number of each kind; None for an answer."""
@@ -85,7 +94,9 @@ class CreditCallback(lightning.Callback):
     """A method. Override the hooks it uses; keep the maths in a pure function beside the class.
 
     A rollout holds this rank's prompts. Under dynamic sampling a rank may be left with none (B = 0); its hooks are
-    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank.
+    called all the same, since a batch statistic (``functional.across_ranks``) needs every rank. So does the scorer in
+    ``on_reward`` and ``on_advantage``, where models may be shared out: it is called on every rank, with ``where_BG``
+    saying what for, or on none.
     """
 
     paper: ClassVar[str]  # URL, printed at start
@@ -174,11 +185,13 @@ def advantage_chain(
         ValueError: a hook returned another shape, a value that is not finite, or credit outside the mask.
     """
     advantage_BGT = advantage_BG[..., None] * rollout.mask_BGT
+    record.tokens("credit/parent", advantage_BGT)
     for method in chain:
         advantage_BGT = method.on_advantage(rollout, advantage_BGT, scorer, record)
         check_result(method, "on_advantage", advantage_BGT, rollout.mask_BGT.shape)
         if advantage_BGT[~rollout.mask_BGT].any():
             raise ValueError(f"{type(method).__name__}.on_advantage gave credit to tokens outside the response mask")
+        record.tokens(f"credit/{type(method).__name__}", advantage_BGT)
     return advantage_BGT
 
 

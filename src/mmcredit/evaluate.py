@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,11 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     check_numbers(cfg)
     generating, scoring, averaging = STAGES[cfg.stage]
     if averaging:
-        result = average(Path(cfg.out).expanduser())
-        print((Path(cfg.out).expanduser() / "average.md").read_text("utf-8"))
-        return result
+        return average(Path(cfg.out).expanduser())
     bootstrap = instantiate(cfg.bootstrap)
-    benchmark = Benchmark(
-        cfg.benchmark.name,
-        instantiate(cfg.benchmark.scorers, _convert_="all"),
-        instantiate(cfg.benchmark.get("fields") or {}, _convert_="all"),
-        list(cfg.benchmark.get("cluster") or ()),
-        cfg.benchmark.get("headline"),
-    )
+    part, made = cfg.benchmark, partial(instantiate, _convert_="all")
+    scorers, fields = made(part.scorers), made(part.get("fields") or {})
+    benchmark = Benchmark(part.name, scorers, fields, list(part.get("cluster") or ()), part.get("headline"))
     folder = Folder(Path(cfg.out).expanduser())
     if generating:
         predict(cfg, folder)
@@ -45,8 +39,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     if not scoring:
         return {}
     report = score(folder, benchmark, cfg.scorer, cfg.k, bootstrap)
-    print((folder.path / "scores.md").read_text("utf-8"))
-    print(f"folder {folder.path}")
+    print(f"{(folder.path / 'scores.md').read_text('utf-8')}\nfolder {folder.path}")
     return report
 
 
@@ -69,11 +62,7 @@ def predict(cfg: DictConfig, folder: Any) -> None:
     settings: Any = {key: OmegaConf.to_container(node, resolve=True) for key, node in nodes.items()}
     settings["rollout"] = {key: settings["rollout"][key] for key in LAW} | {"engine": cfg.rollout.engine._target_}
     folder.pin({"benchmark": cfg.benchmark.name, "questions": len(source), "seed": cfg.seed, **settings})
-
-    @cache
-    def loaded() -> Any:
-        return responder(cfg)
-
+    loaded = cache(partial(responder, cfg))
     generate(source, lambda samples: loaded()(samples), folder, cfg.k, cfg.batch)  # noqa: PLW0108
 
 
@@ -93,11 +82,9 @@ def responder(cfg: DictConfig) -> Any:
 
 
 STAGES = {  # whether it generates, scores, averages
-    "generate": (True, False, False),
-    "score": (False, True, False),
-    "all": (True, True, False),
+    "generate": (True, False, False), "score": (False, True, False), "all": (True, True, False),
     "average": (False, False, True),
-}
+}  # fmt: skip
 LAW = ("temperature", "top_p", "max_new_tokens")  # what the responses depend on, of the rollout
 
 if __name__ == "__main__":

@@ -17,28 +17,24 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
 
     check(cfg)
     from mmcredit.build import build
-    from mmcredit.credit import Record
     from mmcredit.data.report import as_table, write
     from mmcredit.models.load import export
     from mmcredit.observers.summary import print_summary, scores, summarise, write_json
-    from mmcredit.scoring.startup import check_packing, check_sight
+    from mmcredit.provenance import provenance
 
     began, run_dir = time.perf_counter(), Path(cfg.run_dir)
     run = build(cfg)
     if run.trainer.is_global_zero:
+        write_json(provenance(cfg, run.data), run_dir / "provenance.json")
         write(run.sets, run_dir)
         print(as_table(run.sets))
-    run.module.scorer.to(run.trainer.strategy.root_device)
-    trial = run.module.sample(run.data.first_prompts(2), Record())
-    check_sight(trial, run.module.scorer)
-    check_packing(trial, run.module.scorer)
     if cfg.ckpt_path is None:
         run.module.start_metrics = scores(run.trainer, run.module, run.data)
     run.trainer.fit(run.module, datamodule=run.data, ckpt_path=cfg.ckpt_path, weights_only=True)
     summary = summarise(run.module, scores(run.trainer, run.module, run.data), time.perf_counter() - began)
+    export(run.module.policy, run.processor, run_dir / "policy")
     if run.trainer.is_global_zero:
         write(run.sets, run_dir)
-        export(run.module.policy, run.processor, run_dir / "policy")
         write_json(summary, run_dir / "summary.json")
         print_summary(summary)
         print(f"run folder {run_dir}")

@@ -12,6 +12,7 @@ from typing import Any
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -35,9 +36,10 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     register_resolvers()
     args = get_args_parser().parse_args()
-    asks = (args.help, args.hydra_help, args.cfg, args.info, args.shell_completion, args.multirun)
-    if not any(asks) and (problem := compose_error(config_name, args.overrides, args.config_dir)):
-        sys.exit(_report(problem))
+    asks = (args.help, args.hydra_help, args.cfg, args.info, args.shell_completion)
+    for job in [] if any(asks) else jobs(args.overrides) if args.multirun else [args.overrides]:
+        if problem := compose_error(config_name, job, args.config_dir):
+            sys.exit(_report(problem))
 
     def guarded(cfg: DictConfig) -> Any:
         try:
@@ -63,6 +65,22 @@ def user_error(error: BaseException | None) -> UserError | None:
     while error is not None and not isinstance(error, UserError):
         error = error.__cause__
     return error
+
+
+def jobs(overrides: list[str]) -> list[list[str]]:
+    """Jobs of a sweep (``seed=0,1,2 'callbacks=[],[ced]'``) in which every value of every key occurs; not all of their
+    combinations. The overrides as they are, where they do not parse; none for sweeps over ranges."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(overrides)
+    except OverrideParseException:
+        return [overrides]
+    if any(o.is_sweep_override() and not o.is_discrete_sweep() for o in parsed):
+        return []
+    swept = [[f"{o.get_key_element()}={v}" for v in o.sweep_string_iterator()] if o.is_sweep_override() else [text]
+             for o, text in zip(parsed, overrides, strict=True)]  # fmt: skip
+    first = [values[0] for values in swept]
+    others = [[*first[:i], value, *first[i + 1 :]] for i, values in enumerate(swept) for value in values[1:]]
+    return [first, *others]
 
 
 def compose_error(config_name: str, overrides: list[str], config_dir: str | None = None) -> str | None:

@@ -91,6 +91,7 @@ class CreditModule(lightning.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.policy, self.scorer, self.engine, self.val_engine = policy, scorer, engine, val_engine
+        self.teacher = scorer.models.get(Weights.TEACHER)  # a part of this module: of its checkpoints, too
         self.grade, self.algorithm, self.chain, self.make_optimizer = grade, algorithm, tuple(chain), optimizer
         self.tokenizer, self.val_names, self.tally = tokenizer, tuple(val_names), Tally(contradicts)
         self.steps, self.max_grad_norm = steps, max_grad_norm
@@ -98,11 +99,15 @@ class CreditModule(lightning.LightningModule):
         self.drawn_batches = 0  # data batches, by which the order of the data goes on
         self.start_metrics: dict[str, float] = {}
         self.report: StepReport | None = None
+        self.keep_tokens = False  # an observer sets it before a step of which it wants the numbers of each token
+        self.record = Record()  # of the step under way
         self.seconds = Counter[str]()  # of all steps since the start or the resume, by stage
 
     def training_step(self, dataloader_iter: Iterator[tuple[Prompts, int, int]]) -> None:
         """One rollout step: sample, grade, assign credit, update. Draws as many data batches as the selection needs."""
-        record, tokens_before, parts_before = Record(), self.tokens(), self.parts()
+        tokens_before, parts_before = self.tokens(), self.parts()
+        self.record = record = Record(per_token={} if self.keep_tokens else None)
+        self.keep_tokens = False
 
         def draw() -> Rollout:
             self.drawn_batches += 1
@@ -196,16 +201,22 @@ class CreditModule(lightning.LightningModule):
     def transfer_batch_to_device(self, batch: Prompts, device: torch.device, dataloader_idx: int) -> Prompts:
         return batch  # the policy moves what it needs
 
-    def on_fit_start(self) -> None:
-        self.scorer.to(self.device)
+    def configure_model(self) -> None:
+        """All models where they are needed: on this rank's device, or their parts on all ranks'."""
+        strategy: Any = self.trainer.strategy
+        if hasattr(strategy, "share_out"):
+            strategy.share_out(self.scorer.models.values())
+        else:
+            self.scorer.to(strategy.root_device)
 
     def on_validation_epoch_start(self) -> None:
         self.tally.clear()
 
     def validation_step(self, prompts: Prompts, batch_idx: int, dataloader_idx: int = 0) -> None:
         """One sampled response a question; the same draws at every validation."""
+        sampled = self.val_engine.generate(self.policy, prompts, 0)  # by all ranks together
         if len(prompts):  # a rank's share of the last batch may be empty
-            responses = self._collate(self.val_engine.generate(self.policy, prompts, 0).ids)
+            responses = self._collate(sampled.ids)
             grades = self.grade(prompts, responses)
             self.tally.count(self.val_names[dataloader_idx], prompts, responses, grades)
 
@@ -221,7 +232,7 @@ class CreditModule(lightning.LightningModule):
         if before != now:
             raise UserError(
                 f"the checkpoint trained {before} tensors, this run {now}: "
-                "resume with the same model.policy.freeze_vision and last_layers"
+                "resume with the same model/train and model.train"
             )
         for key in RESUMED:
             setattr(self, key, checkpoint["mmcredit"][key])

@@ -38,12 +38,6 @@ class Teacher(lightning.Callback):
         for mine, new in zip(self.model.parameters(), policy.parameters(), strict=True):
             mine.copy_(new)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"weights": self.model.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.model.load_state_dict(state_dict["weights"])
-
 
 def refresh_interval(chain: Sequence[CreditCallback]) -> int | None:
     """Rollout steps between copies that the methods of the chain ask for; None where none uses a teacher.

@@ -17,6 +17,7 @@ from mmcredit.algorithm.statistics import average_ranks
 from mmcredit.algorithm.update import Update
 from mmcredit.credit import Record
 from mmcredit.fit import fit
+from mmcredit.models.lockstep import Paced
 from mmcredit.scoring.views import View
 from mmcredit.types import Rollout
 
@@ -47,6 +48,8 @@ def test_on_policy_mini_batches_need_no_pass_of_their_own(tmp_path, mini):
 
 class Spy:
     """Stands for the scorer: remembers how many prompts it was asked to score, or told the log-probs of."""
+
+    policy = Paced()
 
     def __init__(self) -> None:
         self.asked: list[int] = []

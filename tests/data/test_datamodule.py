@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from mmcredit.data import datamodule
-from mmcredit.data.datamodule import DataModule, StepBatches
+from mmcredit.data.datamodule import DataModule
+from mmcredit.data.sampling import Pool, Shuffle, StepBatches
 from mmcredit.data.templates import Template
 from mmcredit.types import Sample, UserError
 
@@ -18,6 +19,10 @@ TEMPLATE = Template("", ".*")
 
 def take(batches: StepBatches, count: int) -> list[list[int]]:
     return list(islice(batches, count))
+
+
+def stream(size: int, batch: int, seed: int, start: int = 0, rank: int = 0, world: int = 1) -> StepBatches:
+    return StepBatches(Shuffle(), Pool(range(size)), batch, seed, start, rank, world)  # type: ignore[arg-type]
 
 
 def samples(count: int) -> list[Sample]:
@@ -34,40 +39,40 @@ def module(train: int = 10, batch: int = 3, val: dict[str, int] | None = None) -
 @pytest.mark.parametrize(("size", "batch"), [(10, 3), (12, 4), (5, 5), (3, 1)])
 def test_stream_is_endless_and_an_epoch_never_repeats_an_index(size: int, batch: int) -> None:
     per_epoch = size // batch
-    stream = take(StepBatches(size, batch, seed=1), 50 * per_epoch)
-    assert len(stream) == 50 * per_epoch
+    served = take(stream(size, batch, seed=1), 50 * per_epoch)
+    assert len(served) == 50 * per_epoch
     for epoch in range(50):
-        seen = sum(stream[epoch * per_epoch : (epoch + 1) * per_epoch], [])
+        seen = sum(served[epoch * per_epoch : (epoch + 1) * per_epoch], [])
         assert len(set(seen)) == len(seen) == per_epoch * batch
         assert set(seen) <= set(range(size))
-    assert set(sum(stream, [])) == set(range(size)), "a remainder is left to other epochs"
+    assert set(sum(served, [])) == set(range(size)), "a remainder is left to other epochs"
 
 
 @pytest.mark.parametrize("start", [1, 2, 3, 4, 6, 7, 9, 30])
 def test_start_continues_with_that_batch(start: int) -> None:
     """Three batches an epoch: 3, 6, 9 and 30 are epoch borders."""
-    whole = take(StepBatches(10, 3, seed=1), start + 8)
-    assert take(StepBatches(10, 3, seed=1, start=start), 8) == whole[start:]
+    whole = take(stream(10, 3, seed=1), start + 8)
+    assert take(stream(10, 3, seed=1, start=start), 8) == whole[start:]
 
 
 def test_batch_depends_on_seed_and_number_alone() -> None:
-    first = take(StepBatches(100, 7, seed=1), 20)
+    first = take(stream(100, 7, seed=1), 20)
     random.seed(3)
-    again = StepBatches(100, 7, seed=1)
+    again = stream(100, 7, seed=1)
     assert take(again, 20) == first
     assert take(again, 20) == first, "iterating twice begins anew"
-    assert take(StepBatches(100, 7, seed=2), 20) != first
+    assert take(stream(100, 7, seed=2), 20) != first
     assert first[:14] != first[14:] and sorted(sum(first[:14], [])) != sum(first[:14], [])
 
 
 def test_epochs_have_their_own_order() -> None:
-    stream = take(StepBatches(40, 40, seed=1), 3)
-    assert stream[0] != stream[1] != stream[2] != stream[0]
+    served = take(stream(40, 40, seed=1), 3)
+    assert served[0] != served[1] != served[2] != served[0]
 
 
 def test_loader_goes_on_after_the_batches_that_were_drawn() -> None:
     data = module()
-    whole = take(StepBatches(10, 3, seed=5), 7)
+    whole = take(stream(10, 3, seed=5), 7)
     for step in (0, 3, 5):
         data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(drawn_batches=step))  # type: ignore[assignment]
         served = [[int(s.id) for s in batch] for batch in islice(data.train_dataloader(), 2)]
@@ -76,8 +81,8 @@ def test_loader_goes_on_after_the_batches_that_were_drawn() -> None:
 
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_ranks_share_every_batch_and_every_mini_batch(world: int) -> None:
-    whole = take(StepBatches(40, 8, seed=1), 12)
-    shares = [take(StepBatches(40, 8, 1, 0, rank, world), 12) for rank in range(world)]
+    whole = take(stream(40, 8, seed=1), 12)
+    shares = [take(stream(40, 8, 1, 0, rank, world), 12) for rank in range(world)]
     for step, batch in enumerate(whole):
         for start in range(0, 8, 4):  # mini-batches of four prompts
             part = slice(start // world, (start + 4) // world)
@@ -99,7 +104,7 @@ def test_validation_meets_every_sample_once_in_as_many_batches_on_every_rank(
 
 
 def test_first_prompts_are_those_of_the_first_batch() -> None:
-    assert [int(s.id) for s in module().first_prompts(2)] == take(StepBatches(10, 3, seed=5), 1)[0][:2]
+    assert [int(s.id) for s in module().first_prompts(2)] == take(stream(10, 3, seed=5), 1)[0][:2]
 
 
 def test_validation_sets_are_served_once_in_order_and_empty_ones_left_out() -> None:
@@ -123,5 +128,13 @@ def test_mistakes_are_named(train: int, batch: int, words: str) -> None:
 
 
 def test_a_batch_may_hold_all_samples() -> None:
-    assert sorted(next(iter(StepBatches(3, 3, seed=0)))) == [0, 1, 2]
+    assert sorted(next(iter(stream(3, 3, seed=0)))) == [0, 1, 2]
     assert module(train=3, batch=3).batch_size == 3
+
+
+def test_other_data_than_the_checkpoints_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"):
+        module().load_state_dict(module().state_dict())
+        assert not caplog.text
+        module(train=9, batch=2).load_state_dict(module().state_dict())
+    assert "not those of the checkpoint (samples 10 -> 9, batch_size 3 -> 2)" in caplog.text

@@ -14,6 +14,7 @@ from PIL import Image
 from real_files import BAD, rotated
 
 from mmcredit.data.gate import Outline
+from mmcredit.data.sampling import Info
 from mmcredit.data.sources.jsonl import Jsonl
 from mmcredit.types import Box, UserError
 
@@ -406,3 +407,11 @@ def test_bad_pictures_are_dropped_under_their_reason(folder: Path, data: bytes, 
 def test_report_says_which_fields_were_found(folder: Path) -> None:
     rows = [{"problem": "q", "answer": "a", "unknown": 1}, {"problem": "q", "answer": "a", "image": "a.png"}]
     assert Jsonl(write(folder, *rows)).report.columns == {"question": "problem", "answer": "answer", "images": "image"}
+
+
+def test_samplers_learn_family_and_pass_rate_without_a_picture(folder: Path) -> None:
+    source = Jsonl(
+        write(folder, {**ROW, "image": "a.png", "family": "counting", "pass_rate": 0.25}, {**ROW, "question": "r"})
+    )
+    (folder / "a.png").unlink()
+    assert [source.info(i) for i in range(2)] == [Info("counting", 0.25), Info(ROW.get("family", ""), None)]

@@ -75,15 +75,17 @@ def test_copies_inside_a_cluster_add_no_information():
     assert width(made(copied)) == pytest.approx(width(once) / 10**0.5, rel=0.1)
 
 
-def test_exhaustive_bootstrap_of_three_clusters():
-    """All 27 resamples of clusters with sums (1 of 1), (0 of 3), (2 of 2), enumerated: the bootstrap's 50 % interval
-    must hit the quantiles of that distribution."""
+@pytest.mark.parametrize("level", [0.3, 0.6, 0.8])
+def test_exhaustive_bootstrap_of_three_clusters(level):
+    """All 27 resamples of clusters with sums (1 of 1), (0 of 3), (2 of 2), enumerated: the interval must end at the
+    quantiles of that distribution. At these levels no quantile lies within .02 of a step of it."""
     sums = [(1, 1), (0, 3), (2, 2)]
     exact = [sum(t for t, _ in drawn) / sum(b for _, b in drawn) for drawn in itertools.product(sums, repeat=3)]
     ratio = Ratio("x", np.array([[1.0], [0.0], [2.0]]), np.array([[1.0], [3.0], [2.0]]), np.array([0, 1, 2]))
-    found = Bootstrap(40_000, level=0.5)([ratio])["x"]
+    found = Bootstrap(40_000, level=level)([ratio])["x"]
     assert found.value == 0.5
-    assert [found.low, found.high] == pytest.approx(np.percentile(exact, [25, 75], method="inverted_cdf"), abs=1e-9)
+    tails = [50 * (1 - level), 50 * (1 + level)]
+    assert [found.low, found.high] == pytest.approx(np.percentile(exact, tails, method="inverted_cdf"), abs=1e-9)
 
 
 def test_repetitions_of_a_question_are_drawn_together():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ from tiny_families import CASES, Qwen25, build
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
-from mmcredit.models.families import qwen2_5_vl
+from mmcredit.models.families import family_of, qwen2_5_vl
 from mmcredit.models.image_only import ImageOnly
 from mmcredit.models.layout import Row
 from mmcredit.models.load import checkpoint_activations, export, frozen_copy, load_policy
 from mmcredit.models.processor import load_processor
-from mmcredit.models.vlm import VisionLanguageModel, family_of
+from mmcredit.models.trainable import language, last_layers
+from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.scoring.divergence import reverse_kl
@@ -284,7 +286,10 @@ def test_sharing_is_refused_for_a_reason(subject, rollout, monkeypatch):
 def test_what_is_exported_is_loaded_again(subject, rollout, tmp_path):
     """Model and processor, by the family's own choice of class."""
     export(subject.policy, subject.processor, tmp_path / "policy")
-    processor, policy = load_processor(tmp_path / "policy"), load_policy(str(tmp_path / "policy"), last_layers=1)
+    processor, policy = (
+        load_processor(tmp_path / "policy"),
+        load_policy(str(tmp_path / "policy"), train=partial(last_layers, count=1)),
+    )
     assert type(processor) is type(subject.processor) and processor.merge == subject.processor.merge
     prompts = Encoder(processor, TEMPLATE)(subject.prompts.samples)
     for b in range(4):
@@ -301,7 +306,7 @@ def test_what_is_exported_is_loaded_again(subject, rollout, tmp_path):
 
 def test_freezing_the_vision_tower_leaves_the_rest(subject, tmp_path):
     export(subject.policy, subject.processor, tmp_path / "policy")
-    policy = load_policy(str(tmp_path / "policy"), freeze_vision=True)
+    policy = load_policy(str(tmp_path / "policy"), train=language)
     features = policy.features(subject.prompts.pixels, subject.prompts.grids)
     assert not features[0].merged_ND.requires_grad
     assert all(p.requires_grad for p in policy.family.decoder_layers(policy.hf).parameters())

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from mmcredit.reward.extract import MAX_ANSWER, final_answer
+from mmcredit.reward.extract import MAX_ANSWER, Extractor, final_answer
+from mmcredit.types import UserError
 
 
 def answer_of(text: str) -> str | None:
@@ -186,3 +187,40 @@ def test_random_text_gives_a_trimmed_span_or_nothing(seed: int) -> None:
         assert 0 <= span[0] < span[1] <= len(text)
         assert answer == answer.strip()
     assert found > 20
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "answer"),
+    [
+        ({"fallback": "answer_tag"}, "<answer>6</answer>", "6"),
+        ({"fallback": "answer_tag"}, "<answer>5</answer> no <answer> 6 </answer> <answer>7", "6"),
+        ({"fallback": "answer_tag"}, r"<answer>\boxed{6}</answer>", "6"),
+        ({"fallback": "answer_tag"}, "<answer></answer>", None),
+        ({"fallback": "answer_tag"}, "Final answer: 7", None),
+        ({"fallback": "last_number"}, "first 3, then 1,234.5.", "1,234.5"),
+        ({"fallback": "last_number"}, "it is -3/4", "-3/4"),
+        ({"fallback": "last_number"}, "x2 and 50%", "50%"),
+        ({"fallback": "last_number"}, "none", None),
+        ({"fallback": "off"}, "Final answer: 7", None),
+        ({"fallback": "off"}, r"\boxed{7}", "7"),
+        ({"fbox": True}, r"\fbox{7}", "7"),
+        ({"fbox": True}, r"\boxed{6} \fbox{7}", "7"),
+        ({"braceless": True}, r"\boxed 7.", "7"),
+        ({"braceless": True}, r"\boxed 7 and \boxed{8}", "8"),
+        ({"braceless": True}, r"\boxed{8", None),
+    ],
+)
+def test_other_ways_to_answer(options: dict[str, object], text: str, answer: str | None) -> None:
+    span = Extractor(**options)(text)  # type: ignore[arg-type]
+    assert (None if span is None else text[slice(*span)]) == answer
+
+
+def test_an_unknown_fallback_is_refused() -> None:
+    with pytest.raises(UserError, match="final_answer_line, answer_tag, last_number, off"):
+        Extractor("guess")
+
+
+@pytest.mark.parametrize("fallback", ["answer_tag", "last_number"])
+def test_fallbacks_take_no_time_with_long_texts(fallback: str) -> None:
+    for text in ("<answer>" * 20_000, "1," * 50_000, "9" * 100_000, "<answer>" + "x" * 100_000 + "</answer>"):
+        assert Extractor(fallback)(text) is None or fallback == "last_number"

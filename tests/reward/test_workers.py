@@ -157,7 +157,7 @@ class Asking(Dataset):
         return self.workers.ask(index).value
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_data_loader_workers_may_ask(pool, context):
     workers = pool("echo")
     workers.ask("started before")

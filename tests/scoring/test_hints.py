@@ -89,9 +89,6 @@ def test_the_teacher_is_copied_on_time_and_scores_with_its_own_weights(policy, p
         with torch.no_grad():
             mine.hf.get_input_embeddings().weight.mul_(1.1)
         scorer.forget()
-    other = Teacher(frozen_copy(policy), every=3)
-    other.load_state_dict(teacher.state_dict())
-    assert all(torch.equal(a, b) for a, b in zip(other.model.parameters(), teacher.model.parameters(), strict=True))
     assert not any(p.requires_grad for p in teacher.model.parameters())
 
 

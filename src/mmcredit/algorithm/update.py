@@ -18,6 +18,7 @@ from mmcredit.algorithm.parent import Parent
 from mmcredit.algorithm.selection import Batch
 from mmcredit.credit import CreditCallback, Record
 from mmcredit.functional import gather
+from mmcredit.models.shard import whole
 from mmcredit.rollout.parts import take
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View
@@ -52,23 +53,25 @@ class Update:
         if self.on_policy(batch):
             known = batch.mini_batches(self.algorithm.mini_batch)[0].stop
             rollout = rollout.select(slice(known, None))
-        if len(rollout.prompts):
-            batch.rollout.logp_BGT[known:] = self.scorer.logp(rollout, View())
+        with self.scorer.policy.pace.together():  # ranks without such prompts run along
+            if len(rollout.prompts):
+                batch.rollout.logp_BGT[known:] = self.scorer.logp(rollout, View())
 
     def __call__(self, batch: Batch, advantage_BGT: Tensor, reference_BGT: Tensor | None, record: Record) -> int:
         """Number of optimizer steps made."""
         optimizer, parameters = self.host.optimizers(), trained(self.scorer.policy)
         assert isinstance(optimizer, LightningOptimizer)
         minis = batch.mini_batches(self.algorithm.mini_batch) * self.algorithm.epochs
-        on_policy = self.on_policy(batch)
+        on_policy, pace = self.on_policy(batch), self.scorer.policy.pace
         totals, norm = Counter[str]({"loss": 0.0, "policy_loss": 0.0}), 0.0
         for i, mini in enumerate(minis):
             optimizer.zero_grad()
-            with self._alone():
-                for part in self._parts(batch, mini, advantage_BGT, reference_BGT, record, on_policy and i == 0):
-                    totals.update(part)
-            self._exchange(parameters)
-            norm += float(torch.nn.utils.clip_grad_norm_(parameters, self.max_grad_norm))
+            with pace.together():
+                with self._alone():
+                    for part in self._parts(batch, mini, advantage_BGT, reference_BGT, record, on_policy and i == 0):
+                        totals.update(part)
+                pace.exchange(self.scorer.policy, self.host.manual_backward)
+            norm += clip(parameters, self.max_grad_norm)
             optimizer.step()
             self.scorer.forget()
         summed = Counter[str]()
@@ -100,7 +103,8 @@ class Update:
             loss = torch.stack(list(terms.values())).sum()
             if not torch.isfinite(loss):
                 raise FloatingPointError(f"the loss of step {rollout.step + 1} is not finite: {terms}")
-            self.host.manual_backward(loss * self.host.trainer.world_size)  # _exchange averages over ranks
+            loss_of_ranks = loss * self.host.trainer.world_size  # the exchange averages over ranks
+            self.host.manual_backward(self.scorer.policy.pace.joined(loss_of_ranks))
             means = {key: float(value / tokens) for key, value in watched.items()}
             yield {key: float(value.detach()) for key, value in (terms | {"loss": loss}).items()} | means
 
@@ -117,11 +121,6 @@ class Update:
         """Backward passes inside stay on this rank."""
         return getattr(self.host.trainer.strategy.model, "no_sync", nullcontext)()
 
-    def _exchange(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """Average gradients over ranks by a backward pass of value zero that touches every trained parameter: ranks
-        may have seen any number of micro-batches, none included, and pictures or not."""
-        self.host.manual_backward(0.0 * torch.stack([p.sum() for p in parameters]).sum())
-
     def _sum_ranks(self, value: Tensor) -> Tensor:
         return self.host.trainer.strategy.reduce(value.to(self.host.device), reduce_op="sum")
 
@@ -129,6 +128,13 @@ class Update:
 def trained(policy: torch.nn.Module) -> list[torch.nn.Parameter]:
     """Parameters that are not frozen."""
     return [p for p in policy.parameters() if p.requires_grad]
+
+
+def clip(parameters: Sequence[torch.nn.Parameter], max_norm: float) -> float:
+    """Scale the gradients down to a norm of at most ``max_norm``, of all ranks' parts together; the norm they had."""
+    norm = whole(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+    torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+    return float(norm)
 
 
 def slices(start: int, stop: int, size: int) -> list[slice]:

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, cast
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
 
 import lightning
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 
 from mmcredit.data.encode import Encoder
+from mmcredit.data.sampling import Order, PassRate, Pool, Shuffle, Source, StepBatches
 from mmcredit.data.templates import Template
-from mmcredit.functional import rank, stable_rng, world
-from mmcredit.types import Prompts, Sample, UserError
+from mmcredit.functional import rank, world
+from mmcredit.types import Prompts, UserError
 
-
-class Source(Protocol):
-    """Map-style access to samples."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Sample: ...
-
-
-class StepBatches(Sampler[list[int]]):
-    """An endless stream of batches: batch n is a pure function of (seed, n).
-
-    Every epoch is a new permutation; a remainder smaller than a batch is left to other epochs. Of ``world`` ranks,
-    each gets every world-th prompt, so that any run of prompts is shared out evenly.
-    """
-
-    def __init__(self, size: int, batch: int, seed: int, start: int = 0, rank: int = 0, world: int = 1) -> None:
-        self.size, self.batch, self.seed, self.start = size, batch, seed, start
-        self.rank, self.world = rank, world
-
-    def __iter__(self) -> Iterator[list[int]]:
-        step, known, order = self.start, -1, list[int]()
-        while True:
-            epoch, place = divmod(step, self.size // self.batch)
-            if epoch != known:
-                order = stable_rng(self.seed, epoch, "data order").sample(range(self.size), self.size)
-                known = epoch
-            yield order[place * self.batch : (place + 1) * self.batch][self.rank :: self.world]
-            step += 1
+log = logging.getLogger(__name__)
 
 
 class DataModule(lightning.LightningDataModule):
@@ -54,9 +28,11 @@ class DataModule(lightning.LightningDataModule):
         batch_size: prompts a rollout step, over all ranks.
         val_batch_size: prompts a validation batch of a rank.
         seed: order of the data.
+        sampler: law of that order; ``Shuffle`` by default.
+        difficulty: which training samples may be drawn; None for all.
 
     Raises:
-        UserError: no training sample, or fewer than a batch.
+        UserError: no training sample, or fewer than a batch (or a balanced epoch).
     """
 
     def __init__(
@@ -67,17 +43,24 @@ class DataModule(lightning.LightningDataModule):
         batch_size: int,
         val_batch_size: int,
         seed: int,
+        sampler: Order | None = None,
+        difficulty: PassRate | None = None,
     ) -> None:
         super().__init__()
         if batch_size < 1:
             raise UserError(f"data.batch_size={batch_size} must be at least 1")
         if len(train) == 0:
             raise UserError("the training data is empty: no sample was read; check data.path")
-        if len(train) < batch_size:
+        self.pool, self.sampler = Pool(train, difficulty), sampler or Shuffle()
+        if not len(self.pool):
+            raise UserError(f"none of the {len(train)} training samples is admitted by data.difficulty ({difficulty})")
+        if len(self.pool) < batch_size:
             raise UserError(
-                f"data.batch_size={batch_size} exceeds the {len(train)} training samples; "
-                f"use data.batch_size={len(train)} or less"
+                f"data.batch_size={batch_size} exceeds the {len(self.pool)} training samples"
+                f"{' that data.difficulty admits' if difficulty else ''}; "
+                f"use data.batch_size={len(self.pool)} or less"
             )
+        self.sampler.check(self.pool, batch_size)
         self.train, self.template, self.seed = train, template, seed
         self.val = {name: source for name, source in val.items() if len(source)}
         self.batch_size, self.val_batch_size = batch_size, val_batch_size
@@ -90,14 +73,25 @@ class DataModule(lightning.LightningDataModule):
 
     def first_prompts(self, count: int) -> Prompts:
         """The first training prompts of the run, for checks at the start."""
-        indices = next(iter(StepBatches(len(self.train), self.batch_size, self.seed)))[:count]
+        indices = self.sampler.batch(0, self.pool, self.batch_size, self.seed)[:count]
         return self.encoder([self.train[i] for i in indices])
 
     def train_dataloader(self) -> DataLoader[Prompts]:
         module = self.trainer.lightning_module if self.trainer else None
         start = getattr(module, "drawn_batches", 0)
-        batches = StepBatches(len(self.train), self.batch_size, self.seed, start, rank(), world())
+        batches = StepBatches(self.sampler, self.pool, self.batch_size, self.seed, start, rank(), world())
         return DataLoader(cast(Any, self.train), batch_sampler=batches, collate_fn=self.encoder)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the order of the data depends on; with the module's ``drawn_batches`` it is the place in it."""
+        law = type(self.sampler).__name__
+        return {"sampler": law, "samples": len(self.pool), "batch_size": self.batch_size, "seed": self.seed}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        now = self.state_dict()
+        if changed := [f"{key} {state_dict.get(key)} -> {value}" for key, value in now.items()
+                       if state_dict.get(key) != value]:  # fmt: skip
+            log.warning("the data are not those of the checkpoint (%s): samples may come again", ", ".join(changed))
 
     def val_dataloader(self) -> list[DataLoader[Prompts]]:
         if self.trainer and self.trainer.state.fn == "fit" and not self.validate_in_fit:

@@ -11,6 +11,7 @@ from typing import Protocol
 from mmcredit.data.answers import Kind, answer_kind
 from mmcredit.data.encode import Encoder
 from mmcredit.data.gate import BadRow, Gate, GateReport, Outline
+from mmcredit.data.sampling import Info, info_of
 from mmcredit.functional import stable_rng
 from mmcredit.types import Sample, UserError
 
@@ -48,6 +49,10 @@ class Admitted:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def info(self, index: int) -> Info:
+        """What samplers ask."""
+        return info_of(self.source, self.places[index])
 
     def __getitem__(self, index: int) -> Sample:
         place = self.places[index]

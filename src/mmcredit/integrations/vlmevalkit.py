@@ -84,7 +84,7 @@ def _xlsx(path: Path, names: Sequence[str], rows: Sequence[Mapping[str, str]]) -
         from openpyxl import Workbook
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
     except ImportError:
-        raise UserError("export.form=xlsx needs openpyxl (pip install openpyxl); or export.form=tsv") from None
+        raise UserError("export.form=xlsx needs openpyxl (pip install 'mmcredit[kits]'); or export.form=tsv") from None
     book = Workbook(write_only=True)
     sheet = book.create_sheet("Sheet1")
     sheet.append(list(names))

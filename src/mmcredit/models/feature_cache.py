@@ -25,15 +25,20 @@ class FeatureCache:
     """
 
     def __init__(self, tower: nn.Module, max_bytes: int = 2**29) -> None:
-        self.tower, self.max_bytes, self.bytes = tower, max_bytes, 0
+        self.max_bytes, self.bytes = max_bytes, 0
+        self.watch(tower)
         self._version = -1
         self._kept: OrderedDict[Key, ImageFeatures] = OrderedDict()
         self._fingerprints: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
+    def watch(self, tower: nn.Module) -> None:
+        """Take these weights for the tower's. A model that is shared out gathers copies of them, which tell nothing."""
+        self.weights = list(tower.parameters())
+
     @property
     def usable(self) -> bool:
         """Features that need no gradient; inference mode would leave tensors that no backward pass can use."""
-        trains = torch.is_grad_enabled() and any(p.requires_grad for p in self.tower.parameters())
+        trains = torch.is_grad_enabled() and any(p.requires_grad for p in self.weights)
         return not trains and not torch.is_inference_mode_enabled()
 
     def features_of(
@@ -61,11 +66,11 @@ class FeatureCache:
         if pixels not in self._fingerprints:
             data = pixels.contiguous().view(torch.uint8).cpu().numpy().data
             self._fingerprints[pixels] = (zlib.crc32(data), zlib.adler32(data))
-        arithmetic = torch.is_autocast_enabled(next(self.tower.parameters()).device.type)
+        arithmetic = torch.is_autocast_enabled(self.weights[0].device.type)
         return (*self._fingerprints[pixels], tuple(pixels.shape), tuple(grid.flatten().tolist()), arithmetic)
 
     def _drop_if_weights_changed(self) -> None:
-        version = sum(p._version for p in self.tower.parameters())
+        version = sum(p._version for p in self.weights)
         if version != self._version:
             self.clear()
             self._version = version

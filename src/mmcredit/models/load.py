@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import copy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoModelForImageTextToText
 
+from mmcredit.functional import rank
+from mmcredit.models.lora import WithoutAdapters, adapters, save_merged
+from mmcredit.models.shard import whole_weights
+from mmcredit.models.trainable import everything
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
 
@@ -17,8 +22,7 @@ from mmcredit.types import UserError
 def load_policy(
     path: str,
     dtype: str = "float32",
-    freeze_vision: bool = False,
-    last_layers: int | None = None,
+    train: Callable[[VisionLanguageModel], None] = everything,
     gradient_checkpointing: bool = False,
     feature_cache: int = 512,
 ) -> VisionLanguageModel:
@@ -27,13 +31,12 @@ def load_policy(
     Args:
         path: where the model is.
         dtype: weights' type, e.g. ``float32`` or ``bfloat16``.
-        freeze_vision: leave the vision tower as it is.
-        last_layers: train only the last n decoder layers; null trains all.
+        train: what is trained, one of ``trainable``.
         gradient_checkpointing: keep one layer's activations at a time and compute the others again in backward.
         feature_cache: MiB of vision features kept for pictures that come again; 0 keeps none.
 
     Raises:
-        UserError: unknown dtype, model of an unknown family, or more layers than there are.
+        UserError: unknown dtype, or model of an unknown family.
     """
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype):
@@ -42,14 +45,8 @@ def load_policy(
     policy.feature_cache.max_bytes = feature_cache * 2**20
     if gradient_checkpointing:
         checkpoint_activations(policy.hf)
-    layers = policy.family.decoder_layers(policy.hf)
-    if last_layers is not None:
-        if not 0 < last_layers <= len(layers):
-            raise UserError(f"model.policy.last_layers={last_layers}: the model has {len(layers)} layers")
-        policy.requires_grad_(False)
-        layers[-last_layers:].requires_grad_(True)
-    elif freeze_vision:
-        policy.family.vision_tower(policy.hf).requires_grad_(False)
+    train(policy)
+    policy.feature_cache.watch(policy.family.vision_tower(policy.hf))
     return policy
 
 
@@ -58,16 +55,30 @@ def checkpoint_activations(hf: Any) -> None:
     getattr(hf, "activation_checkpointing_enable", hf.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
+def reference(policy: VisionLanguageModel) -> VisionLanguageModel:
+    """What the policy is before training."""
+    return WithoutAdapters(policy) if adapters(policy.hf) else frozen_copy(policy)
+
+
 def frozen_copy(policy: VisionLanguageModel) -> VisionLanguageModel:
-    """A copy that is never trained: the reference."""
+    """A copy that is never trained."""
     return VisionLanguageModel(copy.deepcopy(policy.hf)).eval().requires_grad_(False)
 
 
 def export(policy: VisionLanguageModel, processor: Any, folder: Path) -> None:
-    """Save model and processor in Hugging Face format; the folder appears complete or not at all."""
+    """Save model and processor in Hugging Face format; the folder appears complete or not at all.
+
+    The first rank writes; all must call it, as each may hold a part of the weights.
+    """
+    weights = {name: weight.cpu() for name, weight in whole_weights(policy.hf) if rank() == 0}
+    if rank():
+        return
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    policy.hf.save_pretrained(partial)
+    if adapters(policy.hf):
+        save_merged(policy.hf, weights, partial)
+    else:
+        policy.hf.save_pretrained(partial, state_dict=weights)
     processor.save_pretrained(partial)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

@@ -7,9 +7,9 @@ from typing import Any
 
 from transformers import AutoConfig
 
+from mmcredit.models.families import family_of
 from mmcredit.models.image_only import ImageOnly, ImageOnlyProcessor
 from mmcredit.models.tiles import TilesProcessor
-from mmcredit.models.vlm import family_of
 
 __all__ = ["ImageOnlyProcessor", "load_processor"]
 

@@ -4,37 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import Cache
 
-from mmcredit.models.families import internvl, qwen2_5_vl, qwen3_5, qwen3_vl
+from mmcredit.models.families import family_of
 from mmcredit.models.feature_cache import FeatureCache
 from mmcredit.models.features import ImageFeatures
 from mmcredit.models.head import Predictors, TokenScores, in_chunks
 from mmcredit.models.layout import Layout, Row, cheapest_sharing, lay_out
+from mmcredit.models.lockstep import Paced
 from mmcredit.types import Prompts, UserError
 
 log = logging.getLogger(__name__)
-FAMILIES = {name: family for family in (internvl, qwen2_5_vl, qwen3_5, qwen3_vl) for name in family.MODEL_TYPES}
 HEAD_ELEMENTS = 2**25  # logits held at once: 220 tokens at a vocabulary of 151,936
 
 
-def family_of(model_type: str) -> ModuleType:
-    """The facts about models of a type.
-
-    Raises:
-        UserError: no family knows the type.
-    """
-    if model_type not in FAMILIES:
-        raise UserError(f"models of type {model_type!r} are not supported; known types: {', '.join(FAMILIES)}")
-    return FAMILIES[model_type]
-
-
-class VisionLanguageModel(nn.Module):
+class VisionLanguageModel(Paced):
     """A Hugging Face vision-language model behind the few calls that reinforcement learning needs.
 
     Raises:
@@ -55,11 +43,26 @@ class VisionLanguageModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.hf.device
+        return self.work_device or self.hf.device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.hf.dtype
+        return self.work_dtype or self.hf.dtype
+
+    @property
+    def owner(self) -> VisionLanguageModel:
+        """The model whose weights this one stands on."""
+        return self
+
+    def _smallest_picture(self) -> Tensor:
+        pixels, grid = (part.to(self.device) for part in self.family.smallest_picture(self.hf.config))
+        (seen,) = self.family.image_features(self.hf, pixels, grid, [1])
+        return torch.stack([layer.float().sum() for layer in (seen.merged_ND, *seen.deepstack)]).sum()
+
+    def _shortest_text(self) -> Tensor:
+        ids = torch.full((1,), self.pad_id, device=self.device)
+        layout = lay_out([Row(ids, self.positions_of(ids, None), None, (ids,))], self.pad_id, self.dtype)
+        return self.log_probs(self._read(layout, [None], None)[:, 0]).sum()
 
     @property
     def pad_id(self) -> int:
@@ -90,7 +93,8 @@ class VisionLanguageModel(nn.Module):
         if not shown:
             return [None] * len(pixels)
         all_pixels, all_grids = (torch.cat(part).to(self.device) for part in zip(*shown, strict=True))
-        found = iter(self.family.image_features(self.hf, all_pixels, all_grids, [len(g) for _, g in shown]))
+        counts = [len(g) for _, g in shown]
+        found = iter(self._pass(True, lambda: self.family.image_features(self.hf, all_pixels, all_grids, counts)))
         return [None if p is None else next(found) for p in pixels]
 
     def features_of(self, prompts: Prompts) -> list[ImageFeatures | None]:
@@ -118,6 +122,9 @@ class VisionLanguageModel(nn.Module):
         self, layout: Layout, features: Sequence[ImageFeatures | None], cache: Cache | None = None
     ) -> Tensor:
         """[R, L, D] last hidden states of the rows, image embeddings placed where the family wants them."""
+        return self._pass(False, lambda: self._read(layout, features, cache))
+
+    def _read(self, layout: Layout, features: Sequence[ImageFeatures | None], cache: Cache | None) -> Tensor:
         embeds = self.hf.get_input_embeddings()(layout.ids_RL)
         image_mask = layout.ids_RL == self.hf.config.image_token_id
         shown = [f for f in features if f is not None]
@@ -139,12 +146,16 @@ class VisionLanguageModel(nn.Module):
 
     def next_hidden(self, token_R: Tensor, position_R: Tensor, seen_RK: Tensor, cache: Cache) -> Tensor:
         """[R, D] hidden state after one more token; ``seen_RK`` says which of the K keys (this token last) it sees."""
-        embeds = self.hf.get_input_embeddings()(token_R[:, None])
         mask = torch.zeros(seen_RK.shape, dtype=self.dtype, device=self.device)
         mask = mask.masked_fill_(~seen_RK, torch.finfo(self.dtype).min)[:, None, None]
         no_image = torch.zeros(len(token_R), 1, dtype=torch.bool, device=self.device)
         positions = position_R[None, :, None].expand(3, -1, 1)
-        return self.family.hidden_states(self.hf, embeds, mask, ~no_image, positions, no_image, (), cache)[:, -1]
+
+        def read() -> Tensor:
+            embeds = self.hf.get_input_embeddings()(token_R[:, None])
+            return self.family.hidden_states(self.hf, embeds, mask, ~no_image, positions, no_image, (), cache)
+
+        return self._pass(False, read)[:, -1]
 
     @property
     def vocabulary(self) -> int:

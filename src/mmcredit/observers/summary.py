@@ -39,11 +39,18 @@ def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) ->
         "seconds_by_stage": {stage: round(value, 2) for stage, value in sorted(module.seconds.items())},
         "tokens": dict(module.tokens()),
         "layouts": dict(module.scorer.layouts),
+        "extra_views": extra_views(module),
         "methods": [type(method).__name__ for method in module.chain],
         "metrics_start": dict(module.start_metrics),
         "metrics_end": dict(end),
     }
     return summary
+
+
+def extra_views(module: CreditModule) -> dict[str, int]:
+    """Views beside the policy's own that a step scores: by method, and together, equal ones counted once."""
+    views = {type(method).__name__: method.extra_views(module.scorer.seed) for method in module.chain}
+    return {name: len(own) for name, own in views.items()} | {"together": len(set().union(*views.values()))}
 
 
 def write_json(content: Mapping[str, Any], path: Path) -> None:

@@ -14,10 +14,10 @@ def math_verify(gold: str, answer: str) -> bool | None:
     """The gold answer in a box, as verl does it; None where either cannot be parsed."""
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
-    how = [LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig()]
+    latex = LatexExtractionConfig()
     sides = [
         parse(f"\\boxed{{{text}}}", extraction_config=how, parsing_timeout=None, raise_on_error=True)
-        for text in (gold, answer)
+        for text, how in ((gold, [latex]), (answer, [ExprExtractionConfig(), latex]))
     ]
     if not all(sides):
         return None

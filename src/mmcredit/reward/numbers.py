@@ -16,6 +16,7 @@ from mmcredit.reward.verdict import Outcome, Policy
 Finding = tuple[Outcome, str]  # outcome and the stage that decided
 Prove = Callable[[Node, Node], Outcome]
 MOST_NODES, MOST_NAMES, LARGEST_EXPONENT, MOST_DIGITS = 200, 6, 64, 40
+MOST_POWERS = 8  # of sums and products, in a normal form
 _SLOW = frozenset(("factorial", "binomial"))
 
 
@@ -61,7 +62,12 @@ def _high(power: Call) -> bool:
 
 
 def shape(node: Node) -> Form | None:
-    """The normal form of an expression, None where it has none."""
+    """The normal form of an expression, None where it has none or takes long."""
+    if (
+        sum(isinstance(one, Call) and one.head == "pow" and isinstance(one.args[0], Call) for one in walk(node))
+        > MOST_POWERS
+    ):
+        return None
     try:
         return form(node)
     except NoForm:

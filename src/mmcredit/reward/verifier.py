@@ -28,7 +28,7 @@ SYMBOLIC = "mmcredit.reward.symbolic.equal"
 _DASHED = re.compile(r"([A-J]) - (?![A-J]\b).+")
 _GAP = re.compile(r"(?<!\d)\s+|\s+(?!\d)")  # but not between digits
 _SEPARATORS = re.compile(r"[;,\n]")
-_YES_NO = re.compile(r"(yes|no)\b\W*(?![\w])|(yes|no)\s*[,.;:!-]", re.IGNORECASE)
+_YES_NO = re.compile(r"(?:an?\s+)?(?:yes|no)(?:\W*$|\s*[,.;:!-])", re.IGNORECASE)
 
 
 class Verifier(Protocol):

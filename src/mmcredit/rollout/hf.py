@@ -51,12 +51,13 @@ class HFEngine:
         at_once = max(self.batch // self.law.group, 1)
         was_training = policy.training
         policy.eval()
-        for start in range(0, len(prompts), at_once * shares):
-            chunk = prompts.select(slice(start, start + at_once * shares))
-            uniforms = draw_uniforms(self.seed, [s.id for s in chunk.samples[::shares]], step, self.law)
-            ids, logps = self._decode(policy, chunk, uniforms)
-            found.ids.extend(ids)
-            found.logps.extend(logps)
+        with policy.pace.together():
+            for start in range(0, len(prompts), at_once * shares):
+                chunk = prompts.select(slice(start, start + at_once * shares))
+                uniforms = draw_uniforms(self.seed, [s.id for s in chunk.samples[::shares]], step, self.law)
+                ids, logps = self._decode(policy, chunk, uniforms)
+                found.ids.extend(ids)
+                found.logps.extend(logps)
         policy.train(was_training)
         return found
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mmcredit.functional import stable_seed
+from mmcredit.models.lora import plain_weights
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.rollout.sampling import Sampled, SamplingLaw
 from mmcredit.rollout.vllm_core import Core, Reply, Request
@@ -96,9 +97,9 @@ class VLLMEngine:
 
 def named_weights(policy: VisionLanguageModel) -> Iterator[tuple[str, Tensor]]:
     """Weights one after another under the names of the checkpoint. Tied ones come under both names: vLLM's CPU build
-    keeps a repacked copy of the head, which would stay behind. No weight is copied."""
-    for name, weight in policy.hf.state_dict().items():
-        yield name, weight.detach()
+    keeps a repacked copy of the head, which would stay behind. No weight is copied but those that are spread over ranks
+    or have an adapter."""
+    yield from plain_weights(policy, tied_once=False)
 
 
 def one_placeholder_a_picture(ids: Sequence[int], image: int) -> list[int]:

@@ -75,9 +75,10 @@ class Scorer(Passes):
             self.passes[view] += 1
             self._cache.setdefault(view, torch.zeros(rollout.shape))
             self._scored[view] = self._scored.get(view, nothing) | wanted
-        for batch, rows in self.passes_over(rollout, keeps):
-            scores = self.models[batch[0].view.weights].scores(rows, self.temperature)
-            self._store(batch, keeps, scores.logp_S.float().cpu())
+        with self.policy.pace.together():
+            for batch, rows in self.passes_over(rollout, keeps):
+                scores = self.models[batch[0].view.weights].scores(rows, self.temperature)
+                self._store(batch, keeps, scores.logp_S.float().cpu())
         for view in todo:
             for b, g, first in same[view]:
                 self._cache[view][b, g] = self._cache[view][b, first]
@@ -124,11 +125,12 @@ class Scorer(Passes):
         keep_BGT, found = scope(rollout, view_a) & scope(rollout, view_b), torch.zeros(rollout.shape)
         if where_BG is not None:
             keep_BGT = keep_BGT & where_BG[..., None]
-        for b in keep_BGT.flatten(1).any(1).nonzero().flatten():  # hidden states of one prompt at a time
-            here = torch.zeros_like(keep_BGT)
-            here[b] = keep_BGT[b]
-            a, other = (self._states(rollout, view, here) for view in (view_a, view_b))
-            found += token_divergence(reverse_kl, a, other, self.temperature).cpu()
+        with self.policy.pace.together():
+            for b in keep_BGT.flatten(1).any(1).nonzero().flatten():  # hidden states of one prompt at a time
+                here = torch.zeros_like(keep_BGT)
+                here[b] = keep_BGT[b]
+                a, other = (self._states(rollout, view, here) for view in (view_a, view_b))
+                found += token_divergence(reverse_kl, a, other, self.temperature).cpu()
         return found
 
     def _train_states(self, micro: Rollout, view: View) -> States:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from mmcredit.data.world.grammar import parse, unsupported
+from mmcredit.data.world.grammar import named, parse, unsupported
 from mmcredit.data.world.scene import CANVAS
-from mmcredit.types import Box, Sample
+from mmcredit.types import Box, Sample, SceneObject
 
 
 def contradicts(response: str, sample: Sample) -> bool | None:
     """Whether the response carries a claim that the picture contradicts; None where not all objects are known."""
     return unsupported(response, sample.objects) if sample.objects else None
+
+
+def claimed_objects(response: str, sample: Sample) -> tuple[SceneObject, ...]:
+    """Objects of the picture that claims of the response speak of; none where not all objects are known."""
+    return named(response, sample.objects)
 
 
 def quarters(response: str) -> tuple[Box, ...]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.data import corpora
 
 from mmcredit.data.sources import finevision
 from mmcredit.data.sources.finevision import FineVision
+from mmcredit.data.sources.rows import batches, load
 from mmcredit.types import UserError
 
 
@@ -137,6 +142,19 @@ def test_no_more_of_the_stream_is_read_than_is_taken(tmp_path: Path, monkeypatch
     monkeypatch.setattr(finevision, "batches", counted)
     read(tmp_path, *(row(i) for i in range(6)), take=2)
     assert len(drawn) <= 3
+
+
+def test_one_row_group_is_in_memory_at_a_time(tmp_path: Path) -> None:
+    """16 groups of 1 MiB: a reader that runs ahead holds most of them."""
+    table = pa.table({"x": [random.Random(i).randbytes(2**18) for i in range(64)]})
+    pq.write_table(table, tmp_path / "train.parquet", row_group_size=4, compression="none", use_dictionary=False)
+    size, held = table.nbytes, []
+    del table
+    before = pa.total_allocated_bytes()
+    for _ in batches(load(tmp_path, stream=True)):
+        time.sleep(0.002)  # time to run ahead
+        held.append(pa.total_allocated_bytes() - before)
+    assert len(held) == 64 and max(held) < size / 4
 
 
 @pytest.mark.parametrize(

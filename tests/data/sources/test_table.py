@@ -288,6 +288,11 @@ def test_no_column_fits(tmp_path: Path) -> None:
     )
 
 
+def test_pictures_under_an_unknown_name_do_not_become_text_only_rows(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no column for the images; known names are images, image; found are .*photo"):
+        read(tmp_path, {"problem": "q", "answer": "2", "photo": corpora.struct(0)})
+
+
 def test_the_columns_that_were_found_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         read(tmp_path, {"question": "q", "answer": "2", "image": corpora.struct(0)})

@@ -49,6 +49,13 @@ def test_trap_rows_for_probing_only(tmp_path: Path) -> None:
     assert traps == {"train": {"yes": 21}, "probe": {"no": 21}, "all": {"yes": 21, "no": 21}}
 
 
+def test_a_gold_that_nothing_equals_is_left_out_but_for_the_papers_rows(tmp_path: Path) -> None:
+    rows = [row(), row(pair_id="b", answer="N/A")]
+    source = read(tmp_path / "drop", *rows, on_bad_row="skip")
+    assert len(source) == 1 and source.report.dropped == {"gold_unparsable": 1}
+    assert len(read(tmp_path / "train", *rows, negative_rows="train")) == 2
+
+
 def test_a_family_may_be_chosen(tmp_path: Path) -> None:
     source = read(tmp_path, families=["other"])
     assert len(source) == 3 and source.bare(0).meta["task_type"] == "cooccur_bait"

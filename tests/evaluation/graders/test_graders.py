@@ -60,6 +60,7 @@ def test_choice_by_another_column_and_without_listed_options():
     assert Choice(gold="answer_option")(ask("right", answer_option="B", **OPTIONS), "B").correct
     assert Choice()(ask("E"), r"\boxed{E}").correct and not Choice(letters="ABCD")(ask("E"), r"\boxed{E}").correct
     assert not Choice()(ask(""), "").correct
+    assert Choice()(ask("A", A="same", B="same"), "same").answer is None
 
 
 def test_options_come_from_columns_or_lines():

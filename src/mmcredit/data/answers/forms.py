@@ -15,7 +15,7 @@ from mmcredit.data.answers.roots import square_root, whole_root
 Monomial = tuple[int, tuple[tuple[str, int], ...]]  # square-free radicand, powers of names
 Form = dict[Monomial, Fraction]
 ONE: Monomial = (1, ())
-MOST_TERMS, MOST_BITS, LARGEST_POWER, LARGEST_FACTORIAL = 200, 8192, 64, 20
+MOST_TERMS, MOST_BITS, LARGEST_POWER, LARGEST_POWER_OF_SUM, LARGEST_FACTORIAL = 128, 8192, 64, 20, 20
 
 
 class NoForm(ValueError):
@@ -67,12 +67,12 @@ def _add(a: Form, b: Form) -> Form:
     return {m: a.get(m, Fraction(0)) + b.get(m, Fraction(0)) for m in {**a, **b}}
 
 
-def _neg(a: Form) -> Form:
-    return {m: -c for m, c in a.items()}
+def _times_number(a: Form, factor: Fraction | int) -> Form:
+    return {m: c * factor for m, c in a.items()}
 
 
 def _mul(a: Form, b: Form) -> Form:
-    if len(a) * len(b) > 20 * MOST_TERMS:
+    if len(a) * len(b) > 8 * MOST_TERMS:
         raise NoForm("too many terms")
     total: Form = {}
     for m, c in a.items():
@@ -123,7 +123,7 @@ def _pow(base: Form, exponent: Form) -> Form:
 
 def _whole_power(base: Form, power: int) -> Form:
     largest = max((_bits(c) for c in base.values()), default=1)
-    if abs(power) > (MOST_BITS // largest if len(base) <= 1 else LARGEST_POWER):
+    if abs(power) > (MOST_BITS // largest if len(base) <= 1 else LARGEST_POWER_OF_SUM):
         raise NoForm("power")
     if power < 0:
         return _whole_power(_inverse(base), -power)
@@ -142,7 +142,7 @@ def _root(a: Form, index: Form) -> Form:
         raise NoForm("root")
     number = constant(a)
     if degree % 2 and number is not None and number < 0:
-        return _neg(_root_of({ONE: -number}, int(degree)))
+        return _times_number(_root_of({ONE: -number}, int(degree)), -1)
     return _root_of(a, int(degree))
 
 
@@ -150,15 +150,16 @@ def _root_of(a: Form, degree: int) -> Form:
     number = _number(a)
     if degree == 2:
         return _square_root(number)
-    parts = [whole_root(part, degree) for part in (number.numerator, number.denominator)]
-    if number < 0 or degree > LARGEST_POWER or None in parts:
+    if degree > LARGEST_POWER:  # before anything is raised to it
         raise NoForm("root")
-    return {ONE: Fraction(parts[0] or 0, parts[1] or 1)}
+    above, below = whole_root(number.numerator, degree), whole_root(number.denominator, degree)
+    if number < 0 or above is None or below is None:
+        raise NoForm("root")
+    return {ONE: Fraction(above, below)}
 
 
 def _square_root(number: Fraction) -> Form:
-    found = square_root(number)
-    if found is None:
+    if (found := square_root(number)) is None:
         raise NoForm("radicand")
     return {(found[1], (("i", 1),) if number < 0 else ()): found[0]}
 
@@ -171,8 +172,7 @@ def _number(a: Form) -> Fraction:
 
 
 def _factorial(a: Form) -> Form:
-    number = _number(a)
-    if number.denominator != 1 or not 0 <= number <= LARGEST_FACTORIAL:
+    if (number := _number(a)).denominator != 1 or not 0 <= number <= LARGEST_FACTORIAL:
         raise NoForm("factorial")
     return {ONE: Fraction(math.factorial(int(number)))}
 
@@ -186,8 +186,8 @@ def _binomial(a: Form, b: Form) -> Form:
 
 _OPERATIONS: dict[str, Callable[..., Form]] = {
     "add": _add,
-    "sub": lambda a, b: _add(a, _neg(b)),
-    "neg": _neg,
+    "sub": lambda a, b: _add(a, _times_number(b, -1)),
+    "neg": lambda a: _times_number(a, -1),
     "mul": _mul,
     "div": lambda a, b: _mul(a, _inverse(b)),
     "pow": _pow,
@@ -195,6 +195,6 @@ _OPERATIONS: dict[str, Callable[..., Form]] = {
     "abs": lambda a: {ONE: abs(_number(a))},
     "factorial": _factorial,
     "binomial": _binomial,
-    "percent": lambda a: {m: c / 100 for m, c in a.items()},
+    "percent": lambda a: _times_number(a, Fraction(1, 100)),
     "degree": lambda a: _mul(a, {(1, (("pi", 1),)): Fraction(1, 180)}),
 }

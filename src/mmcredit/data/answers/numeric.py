@@ -15,9 +15,9 @@ _POINTS = (0.7316, 1.2379, -0.5813, 2.6127, -1.7391)
 
 def at_points(node: Node, names: list[str]) -> list[complex | None]:
     """Values at fixed points; None where there is none, or none that a float holds."""
-    if len(walk(node)) > MOST_NODES:
-        return [None] * len(_POINTS)
     points = _POINTS if names else _POINTS[:1]
+    if len(walk(node)) > MOST_NODES:
+        return [None] * len(points)
     found = []
     for i in range(len(points)):
         shifted = {name: _POINTS[(i + j) % len(_POINTS)] + 0.0917 * (j // len(_POINTS)) for j, name in enumerate(names)}
@@ -80,6 +80,12 @@ def _factorial(x: complex) -> complex:
     return complex(math.factorial(int(x.real)))
 
 
+def _binomial(n: complex, k: complex) -> complex:
+    if n.imag or k.imag or n.real % 1 or k.real % 1 or not 0 <= k.real <= n.real <= 64:
+        raise ValueError("binomial")
+    return complex(math.comb(int(n.real), int(k.real)))
+
+
 _CONSTANTS = {"pi": complex(math.pi), "e": complex(math.e), "i": 1j, "oo": complex(math.inf)}
 _FUNCTIONS: dict[str, Callable[..., complex]] = {
     "add": lambda a, b: a + b,
@@ -93,6 +99,7 @@ _FUNCTIONS: dict[str, Callable[..., complex]] = {
     "percent": lambda a: a / 100,
     "degree": lambda a: a * math.pi / 180,
     "factorial": _factorial,
+    "binomial": _binomial,
     "sin": cmath.sin,
     "cos": cmath.cos,
     "tan": cmath.tan,

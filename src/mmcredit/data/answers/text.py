@@ -79,23 +79,23 @@ def _script(found: re.Match[str]) -> str:
 def unwrap(text: str) -> str:
     """Without ``\\text{...}`` and the like at any depth; their contents are kept, set off by spaces."""
     out: list[str] = []
-    closing: list[str] = []  # what stands for the brace that closes each open one
-    at, skip = 0, False
+    opened: list[tuple[int, str, str]] = []  # place in ``out``, as written, what replaces the brace that closes it
+    at, wrapper = 0, ""
     for m in _COMMAND.finditer(text):
         out.append(text[at : m.start()])
         at = m.end()
         if m[1] in WRAPPERS:
-            skip = True
+            wrapper = f"\\{m[1]}"
             continue
         if m[0] == "{":
-            comma = text[m.end() : m.end() + 2] in (",}", ".}")
-            out.append(("" if comma else " ") if skip else "{")
-            closing.append(("" if comma else " ") if skip else "}")
-        elif m[0] == "}":
-            out.append(closing.pop() if closing else "}")
+            gap = "" if text[m.end() : m.end() + 2] in (",}", ".}") else " "
+            opened.append((len(out), wrapper + "{", gap if wrapper else "}"))
+            out.append(gap if wrapper else "{")
         else:
-            out.append(m[0])
-        skip = False
+            out.append(opened.pop()[2] if m[0] == "}" and opened else m[0])
+        wrapper = ""
+    for place, written, _ in opened:  # never closed: left as it is
+        out[place] = written
     return "".join([*out, text[at:]])
 
 

@@ -8,7 +8,7 @@ the first image as stored (``exif``), the primary one first; ``proposal_bbox``, 
 ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
 compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges,
 ``solution`` (worked out, with the answer) by OPSD's teacher. ``choices`` (a list) are the options A, B, ... of the
-question, where its text does not list them.
+question, where its text does not list them. ``pass_rate`` (0..1) is how often some model is right.
 ``objects`` lists all objects of the picture (shape, color, size, box), for the embedded world's oracles.
 """
 
@@ -22,19 +22,15 @@ from typing import Any
 from mmcredit.data.gate import BadRow, Gate, Outline
 from mmcredit.data.images import Facts, decode
 from mmcredit.data.placeholders import in_order
+from mmcredit.data.sampling import Info, pass_rate
 from mmcredit.data.sources.fields import Orientation, listed, parse, scene_object, text
 from mmcredit.data.verdicts import Verdicts
 from mmcredit.functional import stable_seed
 from mmcredit.types import Sample, UserError
 
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
-NOTES = (
-    "reference",
-    "pseudo_ground_truth",
-    "key_facts",
-    "solution",
-    "choices",
-)  # become ``Sample.meta``, lists one entry a line
+NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution", "choices", "pass_rate")
+# become ``Sample.meta``, lists one entry a line
 KNOWN = {"id", "answer", "family", "boxes", "objects", *BOX_FIELDS, *NOTES}
 PARTS = ("train", "val", "all")
 
@@ -85,6 +81,11 @@ class Jsonl:
             row["id"], images, row["question"], row["answer"], row["family"], row["boxes"], objects=row["objects"],
             meta=row["meta"], **row["named"],
         )  # fmt: skip
+
+    def info(self, index: int) -> Info:
+        """What samplers ask, from the row alone."""
+        row = self.rows[index]
+        return Info(row["family"], pass_rate(row["meta"].get("pass_rate")))
 
     def outline(self, index: int) -> Outline:
         """What is checked of the sample."""

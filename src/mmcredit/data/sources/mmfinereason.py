@@ -28,7 +28,7 @@ class MMFineReason(Table):
         "source": ("data_source", "source"),
         "pass_rate": ("qwen3vl_4b_pass_rate", "pass_rate"),
     }
-    required = ("question", "answer|solution|response")
+    required = ("question", "answer|solution|response", "images")
 
     def entry(self, row: Row, turn: int) -> Entry:
         response = self.note(row, "response") or ""

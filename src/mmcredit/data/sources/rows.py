@@ -149,12 +149,13 @@ def fetch(path: str | Path, revision: str | None = None) -> Path:
 
 
 def batches(dataset: Any) -> Iterator[Any]:
-    """One ``pyarrow.Table`` of one row after the other of a stream, pictures as bytes.
+    """One ``pyarrow.Table`` of one row after the other of a stream, pictures as bytes. One row group of a parquet file
+    is in memory at a time; whole files are read ahead without ``reshard``.
 
     Raises:
         UserError: the stream breaks off.
     """
     try:
-        yield from dataset.with_format("arrow").iter(batch_size=1)
+        yield from dataset.reshard().with_format("arrow").iter(batch_size=1)
     except (OSError, ValueError) as error:  # of the network, of Arrow
         raise UserError(f"the data stream breaks off ({type(error).__name__}: {str(error)[:200]})") from error

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from mmcredit.data.answers import Kind, answer_kind
 from mmcredit.data.gate import BadRow, Outline
 from mmcredit.data.placeholders import in_order
+from mmcredit.data.sampling import Info, pass_rate
 from mmcredit.data.sources.entries import LEADING, Entry, LeftOut, Place, Roles, RowGate, choose, columns
 from mmcredit.data.sources.fields import text
 from mmcredit.data.sources.golds import unboxed
@@ -43,9 +44,9 @@ class Table:
     """
 
     roles: ClassVar[Roles]
-    required: ClassVar[tuple[str, ...]] = ("question", "answer")
+    required: ClassVar[tuple[str, ...]] = ("question", "answer", "images")
     parts: ClassVar[tuple[str, ...]] = ("train", "val", "all")
-    compared: ClassVar[bool] = True  # whether a gold answer that the verifier cannot compare is a bad row
+    compared: bool = True  # whether a gold answer that the verifier cannot compare is a bad row
     exif: ClassVar[bool] = True  # pictures are turned upright
     repeats: ClassVar[bool] = False  # whether a row that says the same as an earlier one counts
 
@@ -148,6 +149,11 @@ class Table:
         """A sample without its pictures, to choose and to count by."""
         place = self.kept[index]
         return self._made(self.rows[place.row], place.turn, place.id)[0]
+
+    def info(self, index: int) -> Info:
+        """What samplers ask."""
+        sample = self.bare(index)
+        return Info(sample.family, pass_rate(sample.meta.get("pass_rate")))
 
     def outline(self, index: int) -> Outline:
         """What the length of the prompt depends on."""

@@ -80,7 +80,6 @@ class VgBrutal(Table):
     }  # fmt: skip
     required = ("question", "answer", "image_path|image_file", "image_id")
     parts = ("train", "val", "probe", "all")
-    compared = False  # as released
     exif = False  # boxes are on the pixels as stored
     repeats = True  # some pictures were annotated twice; the paper counts both
 
@@ -98,6 +97,7 @@ class VgBrutal(Table):
         if not 0 <= val_share + probe_share <= 1 or probe_share < 0:
             raise UserError(f"data.val_share={val_share} and data.probe_share={probe_share} must lie in 0..1 together")
         self.probe_share, self.negative_rows, self.families = probe_share, negative_rows, tuple(families)
+        self.compared = negative_rows != "train"  # the paper counts every row
         super().__init__(path, root, val_share=val_share, **options)
 
     def read(self) -> Any:

@@ -37,7 +37,7 @@ class VLMEvalTSV(Table):
         "question": ("question",), "answer": ("answer",), "images": ("image",), "image_path": ("image_path",),
         "id": ("index",), "hint": ("hint",), "category": ("category", "l2-category"),
     }  # fmt: skip
-    required = ("question", "answer", "id")
+    required = ("question", "answer", "id", "images|image_path")
 
     def read(self) -> Rows:
         file = local(self.path, "/path/to/set.tsv")

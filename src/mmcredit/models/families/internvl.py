@@ -76,3 +76,16 @@ def decoder_layers(model: Any) -> nn.ModuleList:
 def vision_tower(model: Any) -> nn.Module:
     """The vision tower with its projector."""
     return nn.ModuleList([model.model.vision_tower, model.model.multi_modal_projector])
+
+
+def vision_blocks(model: Any) -> nn.ModuleList:
+    """The vision tower's layers, first to last."""
+    return model.model.vision_tower.encoder.layer
+
+
+def smallest_picture(config: Any) -> tuple[Tensor, Tensor]:
+    """[patches, patch_dim] pixels and [1, 3] grid of one black tile."""
+    vision = config.vision_config
+    rows, columns = (size // patch for size, patch in zip(vision.image_size, vision.patch_size, strict=True))
+    patch_dim = vision.num_channels * vision.patch_size[0] * vision.patch_size[1]
+    return torch.zeros(rows * columns, patch_dim), torch.tensor([[1, rows, columns]])

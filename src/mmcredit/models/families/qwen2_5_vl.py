@@ -10,12 +10,19 @@ from transformers import Cache
 
 from mmcredit.models.families.common import last_hidden_state
 from mmcredit.models.families.common import merged_features as image_features
-from mmcredit.models.families.qwen3_vl import decoder_layers, forbidden_ids, positions, vision_tower
+from mmcredit.models.families.qwen3_vl import (
+    decoder_layers,
+    forbidden_ids,
+    positions,
+    smallest_picture,
+    vision_blocks,
+    vision_tower,
+)
 from mmcredit.models.image_only import Qwen25ImageOnlyProcessor
 
 __all__ = [
     "LAYER_TYPES", "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "decoder_layers", "forbidden_ids", "hidden_states",
-    "image_features", "positions", "vision_tower",
+    "image_features", "positions", "smallest_picture", "vision_blocks", "vision_tower",
 ]  # fmt: skip
 
 MODEL_TYPES = ("qwen2_5_vl",)

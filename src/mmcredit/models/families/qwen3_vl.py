@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import Cache
 
@@ -91,3 +92,15 @@ def decoder_layers(model: Any) -> nn.ModuleList:
 def vision_tower(model: Any) -> nn.Module:
     """The vision tower with its mergers."""
     return model.model.visual
+
+
+def vision_blocks(model: Any) -> nn.ModuleList:
+    """The vision tower's layers, first to last."""
+    return model.model.visual.blocks
+
+
+def smallest_picture(config: Any) -> tuple[Tensor, Tensor]:
+    """[patches, patch_dim] pixels and [1, 3] grid of one black merged token."""
+    vision = config.vision_config
+    side, patch_dim = vision.spatial_merge_size, vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
+    return torch.zeros(side * side, patch_dim), torch.tensor([[1, side, side]])

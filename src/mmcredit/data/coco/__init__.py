@@ -1,0 +1,1 @@
+"""Questions with evidence boxes from COCO instances."""

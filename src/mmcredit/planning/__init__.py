@@ -1,0 +1,1 @@
+"""What a run needs before it starts: parameters, memory and tokens, from the configuration alone."""

@@ -1,0 +1,105 @@
+"""Where a run comes from: with its composed configuration, enough to repeat it (``<run>/provenance.json``)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+import mmcredit
+from mmcredit.data.datamodule import DataModule
+from mmcredit.data.fingerprint import fingerprint
+
+SETTINGS = (
+    "OMP_",
+    "MKL_",
+    "CUDA_",
+    "PYTORCH_",
+    "NCCL_",
+    "HF_HUB_OFFLINE",
+)  # variables that can change numbers or speed
+MAX_DIFF = 200_000  # characters of uncommitted changes kept
+EDGE = 2**20  # bytes read at both ends of a weight file
+
+
+def provenance(cfg: DictConfig, data: DataModule) -> dict[str, Any]:
+    """Seeds, what was asked for, data and model fingerprints, git state, versions and environment, for JSON."""
+    sets = {"train": data.train, **data.val}
+    return {
+        "seed": cfg.seed,
+        "overrides": overrides(),
+        "resumed_from": cfg.ckpt_path,
+        "data": {name: {"size": len(source), "fingerprint": fingerprint(source)} for name, source in sets.items()},
+        "model": {"path": cfg.model.path, "fingerprint": model_fingerprint(cfg.model.path)},
+        "template": hashlib.blake2b(OmegaConf.to_yaml(cfg.template, resolve=True).encode(), digest_size=8).hexdigest(),
+        "git": git_state(Path(mmcredit.__file__).parent),
+        "versions": {"python": platform.python_version(), **versions()},
+        "environment": environment(),
+    }
+
+
+def overrides() -> list[str] | None:
+    """What was typed; None outside the command line."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else None
+
+
+def model_fingerprint(path: str | None) -> str | None:
+    """16 hex digits of a model folder: its configuration, and name, size, first and last MiB of each weight file. None
+    for a model that is no local folder: its hub name and revision say which it is."""
+    if path is None or not Path(path).is_dir():
+        return None
+    digest = hashlib.blake2b(digest_size=8)
+    for file in sorted([Path(path) / "config.json", *Path(path).glob("*.safetensors"), *Path(path).glob("*.bin")]):
+        if file.is_file():
+            digest.update(f"{file.name} {file.stat().st_size}".encode())
+            with file.open("rb") as opened:
+                digest.update(opened.read(EDGE))
+                opened.seek(max(file.stat().st_size - EDGE, 0))
+                digest.update(opened.read(EDGE))
+    return digest.hexdigest()
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """Commit of the code, and what was changed since; None where the code is in no repository."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    changes, diff = _git(folder, "status", "--porcelain") or "", _git(folder, "diff", "HEAD") or ""
+    changed = [line[3:] for line in changes.splitlines()]
+    return {"commit": commit.strip(), "changed": changed, "diff": diff if len(diff) <= MAX_DIFF else None}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, errors="replace", timeout=20,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def versions() -> dict[str, str]:
+    """Of every installed package."""
+    found = {package.metadata["Name"]: package.version for package in distributions() if package.metadata["Name"]}
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def environment() -> dict[str, Any]:
+    """The machine in general terms, and the settings of ``SETTINGS``; nothing that names a person or holds a secret."""
+    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    settings = {key: value for key, value in sorted(os.environ.items()) if key.startswith(SETTINGS)}
+    return {
+        "platform": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count(), "gpus": devices,
+        "threads": torch.get_num_threads(), "settings": settings,
+    }  # fmt: skip

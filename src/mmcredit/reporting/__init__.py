@@ -1,0 +1,1 @@
+"""Pages that people read: credit maps, and comparisons of runs."""

@@ -1,0 +1,74 @@
+"""What a run writes down of where it comes from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import hydra
+import torch
+
+import mmcredit
+from mmcredit.data.datamodule import DataModule
+from mmcredit.data.templates import Template
+from mmcredit.data.world.source import World
+from mmcredit.provenance import environment, git_state, model_fingerprint, provenance
+
+TINY = Path(mmcredit.__file__).parent / "models" / "tiny_qwen3vl"
+
+
+def test_it_names_seed_data_model_versions_and_fits_in_json(tmp_path):
+    with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
+        cfg = hydra.compose("fit", overrides=[f"run_dir={tmp_path}", "seed=7"])
+    template = Template("Think, then \\boxed{answer}.", r".*")
+    data = DataModule(World("train", 8), {"val": World("val", 4)}, template, 2, 2, seed=7)
+    found = json.loads(json.dumps(provenance(cfg, data)))
+    assert found["seed"] == 7 and found["data"]["train"]["size"] == 8
+    assert found["data"]["val"]["fingerprint"] != found["data"]["train"]["fingerprint"]
+    assert found["versions"]["torch"] == torch.__version__ and "python" in found["versions"]
+    assert found["model"]["fingerprint"] == model_fingerprint(str(TINY)) is not None
+
+
+def test_the_template_and_the_data_change_it(tmp_path):
+    template = Template("Think, then \\boxed{answer}.", r".*")
+    data = DataModule(World("train", 8), {}, template, 2, 2, seed=0)
+    found = []
+    for choice in ("think", "short_evidence"):
+        with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
+            found.append(provenance(hydra.compose("fit", [f"run_dir={tmp_path}", f"template={choice}"]), data))
+    assert found[0]["template"] != found[1]["template"] and found[0]["data"] == found[1]["data"]
+
+
+def test_a_model_is_known_by_its_weights(tmp_path):
+    folder = shutil.copytree(TINY, tmp_path / "model")
+    assert model_fingerprint(str(folder)) == model_fingerprint(str(TINY))
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)
+        file.seek(-1, 2)
+        file.write(bytes([last[0] ^ 1]))
+    assert model_fingerprint(str(folder)) != model_fingerprint(str(TINY))
+    assert model_fingerprint("Qwen/Qwen3-VL-8B-Instruct") is None and model_fingerprint(None) is None
+
+
+def test_git_state_holds_what_is_not_committed(tmp_path):
+    assert git_state(tmp_path) is None
+    person = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    (tmp_path / "a.txt").write_text("one\n")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(tmp_path), *person, *command], check=True)
+    state = git_state(tmp_path)
+    assert len(state["commit"]) == 40 and state["changed"] == [] and state["diff"] == ""
+    (tmp_path / "a.txt").write_text("two\n")
+    (tmp_path / "b.txt").write_text("new\n")
+    state = git_state(tmp_path)
+    assert state["changed"] == ["a.txt", "b.txt"] and "+two" in state["diff"]
+
+
+def test_secrets_in_the_environment_are_not_written(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    text = json.dumps(environment())
+    assert "secret" not in text and '"OMP_NUM_THREADS": "1"' in text

@@ -68,15 +68,15 @@ def test_another_tokenizer_is_refused(think_bank, make_setting, shipped, process
         setting.frozen(shipped, 0, 1)
 
 
-def scores(folder, make_setting, shipped, rank=0):
+def scores(folder, make_setting, shipped):
     return SPD(min_residual=4, seeds=1).score(make_setting(load(folder), batch=3, base=shipped), shipped)
 
 
 def test_a_bank_is_scored_identically_twice_and_on_two_processes(think_folder, make_setting, shipped, tmp_path):
     once = scores(think_folder, make_setting, shipped)
     assert len(once) > 40 and once == scores(think_folder, make_setting, shipped)
-    for found in on_two_ranks(partial(ranked, think_folder), tmp_path / "two"):
-        assert found == once
+    for found, shares in on_two_ranks(partial(ranked, think_folder), tmp_path / "two"):
+        assert found == once and shares == [0, 1, 0, 1, 0, 1]  # six batches, each scored by one of them
 
 
 def ranked(folder, rank):
@@ -94,4 +94,4 @@ def ranked(folder, rank):
     bank, model = load(folder), load_policy(SHIPPED).eval()
     encoder = Encoder(load_processor(SHIPPED), bank.template)
     setting = Setting(bank, encoder, {"base": bound(_same, model)}, None, None, Bootstrap(5), batch=3)
-    return SPD(min_residual=4, seeds=1).score(setting, model)
+    return SPD(min_residual=4, seeds=1).score(setting, model), setting.over(lambda start, stop: [rank])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+import torch
 from PIL.Image import Image
 from torch import Tensor
 
@@ -86,6 +87,7 @@ class LocalCore:
         }  # fmt: skip
 
     @cached_property
+    @torch.inference_mode(False)  # weights made in it, as in a validation, could not be updated outside
     def llm(self) -> Any:
         """The engine itself."""
         return self.vllm.LLM(**self.options)
@@ -110,6 +112,7 @@ class LocalCore:
         outputs = self.llm.generate(asked, params, use_tqdm=False)
         return [_reply(output) for output in outputs]
 
+    @torch.inference_mode(False)
     def load(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """See ``Core``: prefix, picture and encoder caches hold what older weights saw, and are dropped."""
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})

@@ -22,7 +22,7 @@ def run(settings: Settings) -> list[Table]:
     alone = middle(interleave({"alone": prompt}, settings.repetitions)["alone"], "step")
     calls = {"0.0": prompt}
     for share in LATENCIES:
-        slow = PACG(OracleRouter(delay_seconds=share * alone), min_residual=4)
+        slow = PACG(OracleRouter(delay_seconds=share * alone), min_residual=4, score_ahead=True)
         calls[str(share)] = partial(same_step, steps, (slow,))
     found = interleave(calls, settings.repetitions)
     prompt_steps = [run["step"] for run in found["0.0"]]

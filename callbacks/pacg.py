@@ -82,6 +82,7 @@ class PACG(CreditCallback):
         residual: subtract the mean of the reference tokens.
         routing: gate claims only; False gates every token by itself.
         positive_only: gate positive advantages only.
+        score_ahead: score all responses asked about while the router thinks, also those that it will say nothing of.
 
     Raises:
         UserError: a value out of its range.
@@ -101,6 +102,7 @@ class PACG(CreditCallback):
         residual: bool = True,
         routing: bool = True,
         positive_only: bool = True,
+        score_ahead: bool = False,
     ) -> None:
         if alpha < 0 or not 0 <= floor <= 1 or min_residual < 1:
             raise UserError(
@@ -110,7 +112,7 @@ class PACG(CreditCallback):
         self.router, self.corruption = Ahead(router), corruption or PixelMask(0.5)
         self.margin, self.alpha, self.floor, self.min_residual = margin, alpha, floor, min_residual
         self.residual, self.routing, self.positive_only = residual, routing, positive_only
-        self.per_response = per_response
+        self.per_response, self.score_ahead = per_response, score_ahead
 
     def extra_views(self, seed: int) -> Sequence[View]:
         return [corrupted_view(self.corruption, seed, 0)]
@@ -123,8 +125,10 @@ class PACG(CreditCallback):
 
     def on_advantage(self, rollout: Rollout, advantage_BGT: Tensor, scorer: Scorer, record: Record) -> Tensor:
         creditable_BGT = self._creditable(advantage_BGT)
+        asked_BG = creditable_BGT.any(-1) & has_picture(rollout.prompts)
+        if self.score_ahead:  # what is found is kept by the scorer
+            corrupted_logp(rollout, scorer, self.corruption, asked_BG, self.per_response)
         with record.stage("router"):
-            asked_BG = creditable_BGT.any(-1) & has_picture(rollout.prompts)
             routings = self.router.collect(routing_requests(rollout, asked_BG))
         special_ids, where_BG = scorer.encoder.special_ids, torch.zeros(rollout.shape[:2], dtype=torch.bool)
         cases = {place: self._case(rollout, place, routing, special_ids) for place, routing in routings.items()}

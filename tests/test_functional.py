@@ -64,6 +64,13 @@ def test_zero_variance() -> None:
     assert zero_variance(torch.tensor([[0.3, 0.3, 0.3], [0.3, 0.3, 0.4]])).tolist() == [True, False]
 
 
+def test_rounding_makes_no_advantage() -> None:
+    """Saturated gates that differ by 1e-6 would become advantages of .5."""
+    rewards = torch.tensor([[1.0, 1.0 - 1e-6, 1.0 - 6e-8], [1.0, 1.0 - 1e-4, 1.0], [-800.0, -800.001, -800.0]])
+    assert zero_variance(rewards).tolist() == [True, False, True]
+    assert not group_advantage(rewards)[0].any() and group_advantage(rewards)[1].abs().max() > 0.5
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_k3_is_the_formula(seed: int) -> None:
     rng = random.Random(seed)

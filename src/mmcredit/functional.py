@@ -11,6 +11,7 @@ from torch import Tensor, distributed
 
 LOG_RATIO_CLAMP = 20.0  # nats; METHODS section 0
 K3_CLAMP = 10.0
+EQUAL = 1e-5  # spread of rewards of order one that is rounding of float32
 Value = TypeVar("Value")
 
 
@@ -52,8 +53,10 @@ def masked_mean(values: Tensor, mask: Tensor, dim: int | tuple[int, ...] | None 
 
 
 def zero_variance(reward_BG: Tensor) -> Tensor:
-    """[B] bool, groups whose rewards are all equal: no advantage can be formed."""
-    return reward_BG.amax(1) == reward_BG.amin(1)
+    """[B] bool, groups whose rewards are equal up to rounding (saturated gates differ by 1e-7): no advantage can be
+    formed, and none may be made of noise by dividing by its spread."""
+    largest, smallest = reward_BG.amax(1), reward_BG.amin(1)
+    return largest - smallest <= EQUAL * reward_BG.abs().amax(1).clamp(min=1.0)
 
 
 def group_advantage(reward_BG: Tensor, eps: float = 1e-6) -> Tensor:

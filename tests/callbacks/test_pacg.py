@@ -292,6 +292,20 @@ def test_only_responses_to_gate_are_scored_and_the_pass_is_shared_with_vppo() ->
     assert PACG(GivenRouter()).extra_views(7) == VPPO().extra_views(7)
 
 
+def test_scoring_ahead_asks_for_all_before_the_router_answers_and_gates_alike() -> None:
+    rollout, masked, advantage, routings = random_case(13)
+    scorer, log = GivenScores(masked), list[str]()
+
+    class Late(GivenRouter):
+        def submit(self, requests):
+            log.append(f"{len(scorer.where)} passes")
+            return super().submit(requests)
+
+    found = PACG(Late(routings), score_ahead=True).on_advantage(rollout, advantage, scorer, Record())
+    assert torch.equal(found, gated((rollout, masked, advantage, routings)))
+    assert log == ["1 passes"] and torch.equal(scorer.where[0], (advantage > 0).any(-1))
+
+
 @pytest.mark.parametrize("corruption", [CoarseInk(), Foreground()])
 def test_other_corruptions(corruption: Any) -> None:
     rollout, masked, advantage, routings = random_case(13)

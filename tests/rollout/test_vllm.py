@@ -32,6 +32,9 @@ class FakeCore:
         self.requests, self.forbidden = list(requests), list(forbidden)
         return [self.answer(n, request) for n, request in enumerate(requests)]
 
+    def count_before_sampling(self, plain: bool) -> None:
+        self.plain = plain
+
     def load(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
         self.log.append("load")
         self.weights = {name: weight.clone() for name, weight in weights}
@@ -116,8 +119,8 @@ def test_a_sampled_vision_token_is_an_error(policy, prompts):
 
 
 def test_cut_distributions_and_edited_pictures_are_refused(policy, prompts):
-    with pytest.raises(UserError, match=r"rollout.top_p=0.9.*use rollout.top_p=1"):
-        VLLMEngine(replace(LAW, top_p=0.9), 0, FakeCore())
+    with pytest.raises(UserError, match=r"rollout.top_p=0.9 at rollout.temperature=0.7.*or rollout.temperature=1"):
+        VLLMEngine(replace(LAW, top_p=0.9, temperature=0.7), 0, FakeCore())
 
     class Samples(CreditCallback):
         def sampling_edits(self, step):
@@ -127,3 +130,11 @@ def test_cut_distributions_and_edited_pictures_are_refused(policy, prompts):
         check_sampling([Samples()], 3, VLLMEngine.edits)
     with pytest.raises(UserError, match="need rollout=hf"):
         VLLMEngine(LAW, 0, FakeCore()).generate(policy, prompts, 0, shares=2)
+
+
+@pytest.mark.parametrize(("temperature", "top_p", "plain"), [(1.0, 0.9, True), (1.0, 1.0, True), (0.7, 1.0, False)])
+def test_log_probs_are_those_that_the_trainer_counts(temperature, top_p, plain):
+    """At temperature 1 of the model's own distribution, whatever is cut; else of the one that is sampled from."""
+    core = FakeCore()
+    VLLMEngine(replace(LAW, temperature=temperature, top_p=top_p), 0, core)
+    assert core.plain is plain

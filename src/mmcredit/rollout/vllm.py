@@ -30,17 +30,19 @@ class VLLMEngine:
         core: vLLM itself, in this process or behind a server.
 
     Raises:
-        UserError: top-p below 1, whose log-probs the trainer does not account for.
+        UserError: top-p below 1 at a temperature other than 1: vLLM then gives no log-probs that the trainer could use.
     """
 
     edits = False  # pictures are given as files, pixels that a method changed cannot be
 
     def __init__(self, law: SamplingLaw, seed: int, core: Core) -> None:
-        if law.top_p < 1:
+        plain = law.temperature in (0, 1)
+        if law.top_p < 1 and not plain:
             raise UserError(
-                f"rollout.top_p={law.top_p}: log-probs of a cut distribution are off by the mass that was cut; "
-                "with rollout=vllm use rollout.top_p=1"
+                f"rollout.top_p={law.top_p} at rollout.temperature={law.temperature}: log-probs of a cut distribution "
+                "are off by the mass that was cut; with rollout=vllm use rollout.top_p=1 or rollout.temperature=1"
             )
+        core.count_before_sampling(plain)
         self.law, self.seed, self.core = law, seed, core
         self.seconds: dict[str, float] = defaultdict(float)  # so far: sync and decode
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+import torch
 from PIL.Image import Image
 from torch import Tensor
 
@@ -32,13 +33,17 @@ class Reply:
 
     prompt_ids: list[int]  # placeholders expanded
     ids: list[int]  # sampled, the end token included
-    logps: list[float]  # nats, after temperature
+    logps: list[float]  # nats
 
 
 class Core(Protocol):
     """vLLM, wherever it runs. ``held`` says which weights it has: versions of the policy's, empty at first."""
 
     held: list[int]
+
+    def count_before_sampling(self, plain: bool) -> None:
+        """Before the first call: log-probs are of the model's own distribution (``plain``), or of the one sampled from:
+        after temperature, forbidden tokens and top-p."""
 
     def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
         """One reply a request, in order."""
@@ -78,14 +83,18 @@ class LocalCore:
         self.vllm, self.sleeps, self._asleep = vllm, sleeps, set[str]()
         self.held: list[int] = []
         self.options = {
-            "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "logprobs_mode": "processed_logprobs",
-            "enable_sleep_mode": sleeps, **options,
+            "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "enable_sleep_mode": sleeps, **options,
         }  # fmt: skip
 
     @cached_property
+    @torch.inference_mode(False)  # weights made in it, as in a validation, could not be updated outside
     def llm(self) -> Any:
         """The engine itself."""
         return self.vllm.LLM(**self.options)
+
+    def count_before_sampling(self, plain: bool) -> None:
+        """See ``Core``."""
+        self.options["logprobs_mode"] = "raw_logprobs" if plain else "processed_logprobs"
 
     def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
         """See ``Core``."""
@@ -96,13 +105,14 @@ class LocalCore:
             asked.append({"prompt_token_ids": request.ids, **pictures})
             params.append(
                 self.vllm.SamplingParams(
-                    temperature=law.temperature, max_tokens=law.max_new_tokens, seed=request.seed, logprobs=0,
-                    logit_bias=dict.fromkeys(forbidden, NEVER), detokenize=False,
+                    temperature=law.temperature, top_p=law.top_p, max_tokens=law.max_new_tokens,
+                    seed=request.seed, logprobs=0, logit_bias=dict.fromkeys(forbidden, NEVER), detokenize=False,
                 )
             )  # fmt: skip
         outputs = self.llm.generate(asked, params, use_tqdm=False)
         return [_reply(output) for output in outputs]
 
+    @torch.inference_mode(False)
     def load(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """See ``Core``: prefix, picture and encoder caches hold what older weights saw, and are dropped."""
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})

@@ -45,6 +45,10 @@ class RemoteCore:
         self.url, self.timeout, self.held = url.rstrip("/"), timeout, list[int]()
         self._post("wake", b"")
 
+    def count_before_sampling(self, plain: bool) -> None:
+        """See ``Core``."""
+        self._post("count", json.dumps(plain).encode())
+
     def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
         """See ``Core``. A picture that several requests share travels once."""
         pictures = {id(image): image for request in requests for image in request.images}
@@ -106,6 +110,10 @@ def serve(core: Core, host: str, port: int) -> HTTPServer:
         received.update(load(body))
         return b""
 
+    def count(body: bytes) -> bytes:
+        core.count_before_sampling(json.loads(body))
+        return b""
+
     def take(_: bytes) -> bytes:
         core.load(iter(received.items()))
         received.clear()
@@ -118,7 +126,7 @@ def serve(core: Core, host: str, port: int) -> HTTPServer:
 
         return done
 
-    calls = {"generate": generate, "weights": weights, "load": take}
+    calls = {"count": count, "generate": generate, "weights": weights, "load": take}
     calls |= {"sleep": nothing(core.sleep), "wake": nothing(core.wake)}
     return HTTPServer((host, port), _handler(calls))
 

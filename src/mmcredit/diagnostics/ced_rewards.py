@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
+import torch
 
 from mmcredit.data.answers import same_key
 from mmcredit.diagnostics.ced_margins import Measured, win
 from mmcredit.diagnostics.draws import Draws, Resampler
+from mmcredit.functional import zero_variance
 
 Groups = Mapping[int, Sequence[Measured]]  # question -> its responses
 
@@ -31,7 +33,7 @@ def _rate(groups: Groups, resampler: Resampler, judge: Callable[[Sequence[Measur
 
 def varies(values: Sequence[float]) -> bool:
     """Whether a group of rewards gives any advantage."""
-    return max(values) != min(values)
+    return not bool(zero_variance(torch.tensor([values], dtype=torch.float32)))
 
 
 def answers_vary(group: Sequence[Measured]) -> float:

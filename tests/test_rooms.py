@@ -11,8 +11,18 @@ import mmcredit
 import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
-ROOMS = ["types", "functional", "data", "models", "strategy", "rollout", "reward", "scoring", "services", "credit"]
-ROOMS += ["algorithm", "module", "teacher", "reporting", "observers", "evaluation", "integrations"]
+ROOMS = ["types", "functional", "checkpoints", "data", "models", "strategy", "rollout", "reward", "scoring"]
+ROOMS += [
+    "services",
+    "credit",
+    "algorithm",
+    "module",
+    "teacher",
+    "reporting",
+    "observers",
+    "evaluation",
+    "integrations",
+]
 ENTRIES = {
     "fit",
     "maps",
@@ -24,6 +34,7 @@ ENTRIES = {
     "evaluate",
     "serve",
     "launch",
+    "processes",
     "checks",
     "build",
     "warm_start",

@@ -12,17 +12,8 @@ import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
 ROOMS = ["types", "functional", "checkpoints", "data", "models", "strategy", "rollout", "reward", "scoring"]
-ROOMS += [
-    "services",
-    "credit",
-    "algorithm",
-    "module",
-    "teacher",
-    "reporting",
-    "observers",
-    "evaluation",
-    "integrations",
-]
+ROOMS += ["services", "credit", "algorithm", "module", "teacher", "reporting", "observers", "evaluation"]
+ROOMS += ["integrations"]
 ENTRIES = {
     "fit",
     "maps",

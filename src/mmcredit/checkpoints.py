@@ -51,7 +51,7 @@ def clean(folder: Path) -> None:
 
 
 def sweep(folder: Path, keep: int, keep_every: int | None) -> None:
-    """Remove the checkpoints that no link leads to, but the ``keep`` newest and those of every ``keep_every``-th step."""
+    """Remove checkpoints that no link leads to, but the ``keep`` newest and those of every ``keep_every``-th step."""
     found = complete(folder)
     linked = {path.resolve() for path in folder.iterdir() if path.is_symlink()}
     for path in found[: max(len(found) - keep, 0)]:

@@ -105,8 +105,8 @@ def unlikely(steps: Steps) -> Rollout:
     """Sampled responses with other tokens in their places: a model is hardly sure of any, so that rounding shows."""
     rollout = steps.module.sample(steps.encode(), Record())
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(PLAIN_IDS, rollout.mask_BGT.shape, generator=generator) * rollout.mask_BGT
-    return replace(rollout, responses=replace(rollout.responses, ids_BGT=ids))
+    ids = torch.randint(PLAIN_IDS, rollout.mask_BGT.shape, generator=generator).to(rollout.mask_BGT.device)
+    return replace(rollout, responses=replace(rollout.responses, ids_BGT=ids * rollout.mask_BGT))
 
 
 def bf16(where: Place) -> list[Finding]:

@@ -41,18 +41,18 @@ def compare(where: Place, policy: VisionLanguageModel, processor: Any, prompts: 
 
 def gap(policy: VisionLanguageModel, prompts: Prompts, core: LocalCore) -> float:
     """Largest difference in nats between vLLM's log-probs of fresh responses and the trainer's under the same law."""
-    sampled, ours = VLLMEngine(LAW, 0, core).generate(policy, prompts, 0), []
+    sampled, ours, here = VLLMEngine(LAW, 0, core).generate(policy, prompts, 0), [], policy.device
     fields = (prompts.ids, policy.positions(prompts), policy.features(prompts.pixels, prompts.grids), sampled.ids)
     for ids, position, feature, group in zip(*fields, strict=True):
         with torch.no_grad():
-            found = policy.predictors([Row(ids, position, feature, (y,)) for y in group])
+            found = policy.predictors([Row(ids.to(here), position, feature, (y.to(here),)) for y in group])
             p_UV = LAW.probabilities(policy.logits(found.hidden_UD), policy.forbidden_ids)
         ours.append(p_UV.gather(1, found.targets_U[:, None])[found.unique_S, 0].log().float().cpu())
     theirs = torch.cat([logps for group in sampled.logps for logps in group])
     return float((theirs - torch.cat(ours)).abs().max())
 
 
-def move(policy: VisionLanguageModel, scale: float = 0.02) -> None:
+def move(policy: VisionLanguageModel, scale: float = 0.2) -> None:
     """Other weights, as after an update."""
     with torch.no_grad():
         for parameter in policy.parameters():

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from common import TEMPLATE, WORLD
 
 from mmcredit.data.encode import Encoder
-from mmcredit.data.templates import Template
-from mmcredit.data.world.source import World
 from mmcredit.launch import register_resolvers
 from mmcredit.models.load import frozen_copy
 from mmcredit.models.processor import ImageOnlyProcessor
@@ -30,8 +29,6 @@ from mmcredit.scoring.views import Weights
 from mmcredit.types import Prompts, Rollout, Sample
 
 register_resolvers()
-WORLD = World("val", 64, seed=5)
-TEMPLATE = Template("Think, then \\boxed{answer}.", r".*\\boxed\{[^{}]+\}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TEMPLATE
+from common import TEMPLATE
 from hydra.utils import instantiate
 from methods import build_chain, compose, graded
 from ranks import WORLD, on_two_ranks

@@ -16,8 +16,9 @@ from mmcredit.fit import fit
 from mmcredit.types import UserError
 
 CONFIGS = Path(mmcredit.configs.__file__).parent
-RECIPES = sorted(p.stem for p in (CONFIGS / "experiment").glob("*.yaml") if not p.stem.startswith("world_"))
-MODELS = sorted(p.stem for p in (CONFIGS / "model").glob("*.yaml") if p.stem not in ("tiny", "hub"))
+SMALL = ("world_", "digits_", "easy_vqa_")  # experiments on the tiny model
+RECIPES = sorted(p.stem for p in (CONFIGS / "experiment").glob("*.yaml") if not p.stem.startswith(SMALL))
+MODELS = sorted(p.stem for p in (CONFIGS / "model").glob("*.yaml") if not p.stem.startswith(("tiny", "hub")))
 QUICK = ["ced_qwen3vl", "pacg_vppo_qwen25vl_7b", "pace_qwen3vl_8b", "palmr_qwen25vl_7b"]  # the others are slow
 LAPTOP = ["model=tiny", "data=world", "trainer=cpu", "rollout=hf", "steps=1"]  # as in the headers
 FEW = ["data.batch_size=4", "algorithm.mini_batch=4", "rollout.group=4", "logger=csv", "rollout.max_new_tokens=24"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import TEMPLATE
+from common import TEMPLATE
 from safetensors.torch import load_file
 from transformers import AutoModelForImageTextToText
 
@@ -99,8 +99,8 @@ def test_exports_say_what_the_policy_says(policy, make_rollout, processor, tmp_p
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"r": 0}, "model.train.r=0 must be at least 1"),
-        ({"alpha": 0}, "model.train.alpha=0 above 0"),
+        ({"r": 0}, "model.train.r=0 and model.train.alpha=8 must be at least 1"),
+        ({"alpha": 0}, "model.train.alpha=0 must be at least 1"),
         ({"targets": ["q_prj"]}, "no 'q_prj' in the model; it has down_proj, gate_proj, k_proj"),
     ],
 )

@@ -12,7 +12,7 @@ from unittest.mock import Mock, patch
 
 import pytest
 import torch
-from conftest import TEMPLATE, WORLD
+from common import TEMPLATE, WORLD
 from ranks import on_two_ranks
 from tiny_families import CASES, build
 from torch import Tensor

@@ -9,9 +9,10 @@ import hydra
 import pytest
 from hydra.utils import instantiate
 
+from mmcredit.data.world.demonstrations import Demonstrations, think
 from mmcredit.data.world.grammar import Verdict as Claimed
 from mmcredit.data.world.grammar import judge, parse
-from mmcredit.data.world.source import Demonstrations, World, think
+from mmcredit.data.world.source import World
 from mmcredit.services.judge import Comparison, FactRequest, Score, ThinkingRequest, Verdict
 from mmcredit.services.openai_judge import OpenAIFacts, OpenAIJudge, OpenAIThinking
 from mmcredit.services.oracle_judge import OracleFacts, OracleJudge, OracleThinking

@@ -9,8 +9,9 @@ import hydra
 import pytest
 from hydra.utils import instantiate
 
+from mmcredit.data.world.demonstrations import Demonstrations, short_evidence, think
 from mmcredit.data.world.grammar import parse
-from mmcredit.data.world.source import Demonstrations, World, short_evidence, think
+from mmcredit.data.world.source import World
 from mmcredit.services.claims import Routing
 from mmcredit.services.oracle_router import OracleRouter
 from mmcredit.services.router import LocalRouter, RoutingRequest

@@ -29,8 +29,8 @@ def add_adapters(
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
         raise UserError("model/train=lora needs peft: pip install 'mmcredit[lora]'") from None
-    if r < 1 or alpha <= 0:
-        raise UserError(f"model.train.r={r} must be at least 1, model.train.alpha={alpha} above 0")
+    if r < 1 or alpha < 1:
+        raise UserError(f"model.train.r={r} and model.train.alpha={alpha} must be at least 1")
     known = linear_maps(policy, vision)
     ends = {name.rpartition(".")[2] for name in known}
     if unknown := set(targets or ()) - ends:

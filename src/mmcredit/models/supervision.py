@@ -1,4 +1,4 @@
-"""Supervised training of the tiny model on the embedded world: what a warm start is made of."""
+"""Supervised training of the tiny model on demonstrations: what a warm start is made of."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from torch.utils.data import Dataset
 
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
-from mmcredit.data.world import source
-from mmcredit.data.world.scene import CELL, COLORS, GRID, SHAPES
-from mmcredit.data.world.source import Demonstrations, World
+from mmcredit.data.world.demonstrations import Demonstrations, Questions, Writer
+from mmcredit.data.world.scene import CELL, GRID
 from mmcredit.models.layout import Row
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import Prompts, SceneObject
 
 Pair = tuple[Prompts, torch.Tensor]
-DATA_SEED = 1  # the runs that follow use other seeds: no question of theirs is seen here
-KINDS = [(color, shape) for color in COLORS for shape in SHAPES]
+Kind = tuple[str, str]  # colour and shape of an object
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,10 @@ class Phase:
     """One stretch of supervised training.
 
     Args:
-        teach: ``Seeing`` or ``Answering``.
+        teach: ``Seeing`` of some kinds, or ``Answering``.
         steps, lr, warmup: AdamW with linear warm-up and cosine decay to 5 %.
-        split, prior: law of the answers (see ``mmcredit.data.world.questions``).
-        styles: how responses are written; the samples take them in turn.
+        questions: what is asked; taken in order, and from the beginning again where they end.
+        styles: template -> writer of its responses; the samples take them in turn.
         faults: planted shares, see ``Demonstrations``.
     """
 
@@ -41,15 +39,13 @@ class Phase:
     steps: int
     lr: float
     warmup: int
-    split: str
-    prior: float
-    styles: Sequence[str]
+    questions: Questions
+    styles: Mapping[str, Writer]
     faults: Mapping[str, float]
 
-    def demonstrations(self, count: int) -> list[tuple[str, Demonstrations]]:
-        """Style and demonstrations over ``count`` questions."""
-        world = World(self.split, count, DATA_SEED, self.prior)
-        return [(style, Demonstrations(world, getattr(source, style), **self.faults)) for style in self.styles]
+    def demonstrations(self) -> list[tuple[str, Demonstrations]]:
+        """Style and demonstrations over the questions."""
+        return [(style, Demonstrations(self.questions, write, **self.faults)) for style, write in self.styles.items()]
 
 
 class DemonstrationSet(Dataset[Pair]):
@@ -68,9 +64,10 @@ class DemonstrationSet(Dataset[Pair]):
         if index >= self.size:
             raise IndexError(index)
         encoder, demonstrations = self.styles[index // 4 % len(self.styles)]
-        text = demonstrations.response(self.start + index)
+        place = (self.start + index) % len(demonstrations.world)
+        text = demonstrations.response(place)
         ids = self.tokenizer(text + self.tokenizer.eos_token, return_tensors="pt").input_ids[0]
-        return encoder([demonstrations.world[self.start + index]]), ids
+        return encoder([demonstrations.world[place]]), ids
 
 
 class Supervised(lightning.LightningModule):
@@ -107,35 +104,44 @@ class Supervised(lightning.LightningModule):
 
 class Seeing(Supervised):
     """Linear probes on every merged token: which object, which row, which column. Teaches the vision tower in minutes
-    what the responses alone teach in hours; the probes are thrown away."""
+    what the responses alone teach in hours; the probes are thrown away.
 
-    def __init__(self, policy: VisionLanguageModel, phase: Phase, weight_decay: float) -> None:
+    Args:
+        kinds: of objects that are told apart.
+    """
+
+    def __init__(self, policy: VisionLanguageModel, phase: Phase, weight_decay: float, kinds: Sequence[Kind]) -> None:
         super().__init__(policy, phase, weight_decay)
+        self.kinds = list(kinds)
         vision = policy.hf.config.vision_config
         self.probes = torch.nn.ModuleList(
-            torch.nn.Linear(vision.out_hidden_size, len(KINDS) + 1 + 2 * GRID)
+            torch.nn.Linear(vision.out_hidden_size, len(self.kinds) + 1 + 2 * GRID)
             for _ in range(1 + len(vision.deepstack_visual_indexes))
         )
 
     def loss(self, batch: list[Pair]) -> torch.Tensor:
         seen = self.policy.features([p.pixels[0] for p, _ in batch], [p.grids[0] for p, _ in batch])
         place = torch.arange(GRID * GRID).repeat(len(batch))
-        labels = (torch.cat([cell_labels(p.samples[0].objects) for p, _ in batch]), place // GRID, place % GRID)
+        labels = (
+            torch.cat([cell_labels(p.samples[0].objects, self.kinds) for p, _ in batch]),
+            place // GRID,
+            place % GRID,
+        )
         losses = []
         for layer, probe in enumerate(self.probes):
             tokens = torch.cat([(f.merged_ND, *f.deepstack)[layer] for f in seen if f is not None])
-            parts = probe(tokens).split([len(KINDS) + 1, GRID, GRID], -1)
+            parts = probe(tokens).split([len(self.kinds) + 1, GRID, GRID], -1)
             what, row, column = map(torch.nn.functional.cross_entropy, parts, labels)
             losses.append(what + 0.2 * (row + column))
         return torch.stack(losses).sum()
 
 
-def cell_labels(objects: Sequence[SceneObject]) -> torch.Tensor:
-    """[merged tokens] 0 for an empty grid cell, else 1 + the kind of object in it."""
+def cell_labels(objects: Sequence[SceneObject], kinds: Sequence[Kind]) -> torch.Tensor:
+    """[merged tokens] 0 for a grid cell without the centre of an object, else 1 + the kind of that object."""
     labels = torch.zeros(GRID * GRID, dtype=torch.long)
     for o in objects:
         x, y = (int(centre // CELL) for centre in o.box.centre)
-        labels[y * GRID + x] = 1 + KINDS.index((o.color, o.shape))
+        labels[y * GRID + x] = 1 + kinds.index((o.color, o.shape))
     return labels
 
 

@@ -48,6 +48,6 @@ def lora(
         vision: the vision tower's layers get adapters, too.
 
     Raises:
-        UserError: no such map, a rank or alpha that is not above 0, or peft is not installed.
+        UserError: no such map, a rank or alpha below 1, or peft is not installed.
     """
     add_adapters(policy, r, alpha, targets, vision)

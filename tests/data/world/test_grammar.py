@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
+from mmcredit.data.world.demonstrations import Demonstrations, short_evidence, think
 from mmcredit.data.world.grammar import Claim, Verdict, judge, parse, phrase, unsupported
 from mmcredit.data.world.questions import Question
 from mmcredit.data.world.scene import COLORS, CORNERS, SHAPES, corner_of
-from mmcredit.data.world.source import Demonstrations, World, short_evidence, think
+from mmcredit.data.world.source import World
 from mmcredit.types import Box, SceneObject
 
 S, C, N = Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.NOT_VISUAL

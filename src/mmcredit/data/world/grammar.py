@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from mmcredit.data.world.scene import COLORS, CORNERS, SHAPES, corner_of
+from mmcredit.data.world.scene import COLORS, CORNERS, DIGITS, OTHER_COLORS, OTHER_SHAPES, SHAPES, corner_of
 from mmcredit.types import SceneObject
 
 
@@ -47,8 +47,9 @@ def phrase(color: str | None, shape: str | None, corner: str | None = None) -> s
     return " ".join(filter(None, (color, shape or "object", corner)))
 
 
+_COLOR, _SHAPE = "|".join((*COLORS, *OTHER_COLORS)), "|".join((*SHAPES, *DIGITS, *OTHER_SHAPES))
 _CLAIM = re.compile(
-    rf"\b(?P<no>no )?(?:(?P<color>{'|'.join(COLORS)}) )?(?P<shape>{'|'.join(SHAPES)}|object)\b"
+    rf"\b(?P<no>no )?(?:(?P<color>{_COLOR}) )?(?P<shape>{_SHAPE}|object)\b"
     rf"(?: (?P<corner>{'|'.join(CORNERS)})\b)?"
 )
 _EVIDENCE = re.compile(r"^Evidence:", re.IGNORECASE | re.MULTILINE)

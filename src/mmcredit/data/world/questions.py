@@ -12,35 +12,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mmcredit.data.world.scene import (
-    COLORS,
-    CORNERS,
-    GRID,
-    MAX_DISTRACTORS,
-    MAX_OBJECTS,
-    SHAPES,
-    Cell,
-    cells_in,
-    place,
-    reading_order,
-)
+from mmcredit.data.world.scene import CORNERS, GRID, MAX_DISTRACTORS, MAX_OBJECTS, Cell, cells_in, reading_order
+from mmcredit.data.world.vocabulary import COUNTS, WORLD, Vocabulary
 from mmcredit.types import SceneObject
-
-PRIOR_COLOR = {"triangle": "red", "square": "blue", "circle": "green"}
-PRIOR_SHAPE = {
-    "red": "triangle",
-    "blue": "square",
-    "green": "circle",
-    "yellow": "triangle",
-    "purple": "square",
-    "orange": "circle",
-}
-PRIOR_COUNT = {
-    "triangle": "2", "square": "3", "circle": "1",
-    "red": "2", "blue": "3", "green": "1", "yellow": "2", "purple": "3", "orange": "1",
-}  # fmt: skip
-PRIOR_CORNER = {"triangle": "top left", "square": "bottom right", "circle": "top right"}
-COUNTS = ("1", "2", "3", "4")
 
 SPLITS: dict[str, Callable[[float], float]] = {  # share of the prior answer, beside an even share of the others
     "train": lambda prior: prior,
@@ -64,10 +38,10 @@ class Question:
 
 
 class Draw:
-    """Draws one question and its scene; holds the generator and the law of the split."""
+    """Draws one question and its scene; holds the generator, the law of the split, and what there is to see."""
 
-    def __init__(self, rng: random.Random, prior_share: float) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, prior_share: float, words: Vocabulary = WORLD) -> None:
+        self.rng, self.words = rng, words
         self.prior_share = prior_share  # -1: all answers alike
 
     def choose(self, options: Sequence[str], prior: str) -> str:
@@ -84,12 +58,18 @@ class Draw:
         found: list[SceneObject] = []
         for cell in self.rng.sample(cells, self.rng.randint(low, high)):
             for _ in range(20):
-                shape = self.rng.choice(SHAPES)
-                color = self.choose(list(COLORS), PRIOR_COLOR[shape])
+                shape = self.rng.choice(self.words.shapes)
+                color = self.color_of(shape)
                 if allowed(shape, color):
-                    found.append(place(self.rng, shape, color, cell))
+                    found.append(self.place(shape, color, cell))
                     break
         return found
+
+    def place(self, shape: str, color: str, cell: Cell) -> SceneObject:
+        return self.words.place(self.rng, shape, color, cell)
+
+    def color_of(self, shape: str) -> str:
+        return self.choose(self.words.colors, self.words.prior_color[shape])
 
     def cells(self) -> list[Cell]:
         every = [(column, row) for column in range(GRID) for row in range(GRID)]
@@ -97,57 +77,59 @@ class Draw:
         return every
 
     def counting(self) -> Question:
-        by_color = self.rng.random() < 0.5
-        kind = self.rng.choice(list(COLORS) if by_color else list(SHAPES))
-        answer = self.choose(COUNTS, PRIOR_COUNT[kind])
+        words, by_color = self.words, self.rng.random() < 0.5
+        kind = self.rng.choice(words.colors if by_color else words.shapes)
+        prior = words.prior_count[kind]
+        answer = self.choose(COUNTS, prior)
         cells, n = self.cells(), int(answer)
         if by_color:
-            counted = [place(self.rng, self.choose(SHAPES, PRIOR_SHAPE[kind]), kind, c) for c in cells[:n]]
+            counted = [self.place(self.choose(words.shapes, words.prior_shape[kind]), kind, c) for c in cells[:n]]
         else:
-            counted = [place(self.rng, kind, self.choose(list(COLORS), PRIOR_COLOR[kind]), c) for c in cells[:n]]
+            counted = [self.place(kind, self.color_of(kind), c) for c in cells[:n]]
         others = self.distractors(cells[n:], n, lambda shape, color: kind not in (shape, color))
-        text = f"how many {kind} objects are there?" if by_color else f"how many {kind}s are there?"
+        text = words.count_color.format(kind) if by_color else f"how many {words.plural(kind)} are there?"
         focus = f"{kind} object" if by_color else kind
-        return self.question("counting", text, answer, PRIOR_COUNT[kind], COUNTS, counted, others, focus)
+        return self.question("counting", text, answer, prior, COUNTS, counted, others, focus)
 
     def attribute(self) -> Question:
-        cells = self.cells()
+        words, cells = self.words, self.cells()
         if self.rng.random() < 0.5:
-            shape = self.rng.choice(SHAPES)
-            options, prior = tuple(COLORS), PRIOR_COLOR[shape]
+            shape = self.rng.choice(words.shapes)
+            options, prior = words.colors, words.prior_color[shape]
             answer = self.choose(options, prior)
-            target = place(self.rng, shape, answer, cells[0])
+            target = self.place(shape, answer, cells[0])
             others = self.distractors(cells[1:], 1, lambda s, c: s != shape)
             return self.question(
                 "attribute", f"what color is the {shape}?", answer, prior, options, [target], others, shape
             )
-        color = self.rng.choice(list(COLORS))
-        options, prior = SHAPES, PRIOR_SHAPE[color]
+        color = self.rng.choice(words.colors)
+        options, prior = words.shapes, words.prior_shape[color]
         answer = self.choose(options, prior)
-        target = place(self.rng, answer, color, cells[0])
+        target = self.place(answer, color, cells[0])
         others = self.distractors(cells[1:], 1, lambda s, c: c != color)
-        text, focus = f"what shape is the {color} object?", f"{color} object"
+        text, focus = words.which_shape.format(color), f"{color} object"
         return self.question("attribute", text, answer, prior, options, [target], others, focus)
 
     def spatial(self) -> Question:
-        shape = self.rng.choice(SHAPES)
-        color = self.choose(list(COLORS), PRIOR_COLOR[shape])
-        answer = self.choose(CORNERS, PRIOR_CORNER[shape])
+        shape = self.rng.choice(self.words.shapes)
+        color, prior = self.color_of(shape), self.words.prior_corner[shape]
+        answer = self.choose(CORNERS, prior)
         cell = self.rng.choice(cells_in(answer))
-        target = place(self.rng, shape, color, cell)
+        target = self.place(shape, color, cell)
         free = [c for c in self.cells() if c != cell]
         others = self.distractors(free, 1, lambda s, c: (s, c) != (shape, color))
         text, focus = f"which corner is the {color} {shape} in?", f"{color} {shape}"
-        return self.question("spatial", text, answer, PRIOR_CORNER[shape], CORNERS, [target], others, focus)
+        return self.question("spatial", text, answer, prior, CORNERS, [target], others, focus)
 
     def presence(self) -> Question:
-        shape, options = self.rng.choice(SHAPES), ("yes", "no")
-        usual = self.rng.random() < 0.5
-        color = PRIOR_COLOR[shape] if usual else self.rng.choice([c for c in COLORS if c != PRIOR_COLOR[shape]])
+        shape, options = self.rng.choice(self.words.shapes), ("yes", "no")
+        usual, color = self.rng.random() < 0.5, self.words.prior_color[shape]
+        if not usual:
+            color = self.rng.choice([c for c in self.words.colors if c != color])
         prior = "yes" if usual else "no"
         answer = self.choose(options, prior)
         cells = self.cells()
-        target = [place(self.rng, shape, color, cells[0])] if answer == "yes" else []
+        target = [self.place(shape, color, cells[0])] if answer == "yes" else []
         others = self.distractors(cells[1:], len(target), lambda s, c: (s, c) != (shape, color))
         text, focus = f"is there {'an' if color == 'orange' else 'a'} {color} {shape}?", f"{color} {shape}"
         return self.question("presence", text, answer, prior, options, target, others, focus)

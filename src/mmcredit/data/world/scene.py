@@ -22,7 +22,10 @@ COLORS = {
     "orange": (245, 140, 30),
 }
 SHAPES = ("circle", "square", "triangle")
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")  # shapes of data=digits
+OTHER_SHAPES, OTHER_COLORS = ("rectangle",), ("black", "brown", "gray", "teal")  # of data=easy_vqa
 SIZES = {"small": 20, "large": 28}  # side in pixels
+KINDS = [(color, shape) for color in COLORS for shape in SHAPES]
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
 
 Cell = tuple[int, int]  # column, row

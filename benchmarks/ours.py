@@ -75,6 +75,7 @@ class Steps:
         self.run = build(self.cfg)
         self.module = self.run.module
         self.samples = [self.run.data.train[i] for i in range(n)]
+        self.run.trainer.strategy.teardown = lambda: None  # type: ignore[method-assign]  # it would move models to CPU
         self.run.trainer.fit(self.module, datamodule=self.run.data)
 
     def encode(self) -> Prompts:
@@ -94,7 +95,8 @@ class Steps:
         begin = time.perf_counter()
         prompts = self.encode()
         encoded = time.perf_counter()
-        self.module.training_step(iter([(prompts, 0, 0)]))
+        with self.run.trainer.precision_plugin.train_step_context():
+            self.module.training_step(iter([(prompts, 0, 0)]))
         total = time.perf_counter() - begin
         assert self.module.report is not None
         return {"step": total, "data": encoded - begin, **self.module.report.record.seconds}

@@ -88,7 +88,7 @@ def trainer(settings: Settings, steps: Steps, kl: float, turns: Turns, folder: s
         max_steps=settings.repetitions + 1,
         beta=kl,
         learning_rate=RATE,
-        use_cpu=True,
+        use_cpu=policy.device.type == "cpu",
         bf16=False,
         gradient_checkpointing=False,
         shuffle_dataset=False,
@@ -108,13 +108,16 @@ def trainer(settings: Settings, steps: Steps, kl: float, turns: Turns, folder: s
     )
 
 
-def duel(settings: Settings, kl: float) -> Row:
+def duel(settings: Settings, kl: float, *overrides: str) -> Row:
     """One row: steps of both sides in turn.
+
+    Args:
+        overrides: of our configuration: where the steps run. The peer goes where our policy is.
 
     Raises:
         RuntimeError: the two sides saw different numbers of tokens.
     """
-    steps = Steps(settings, *FORCED, *MIXED, f"algorithm.kl_coef={kl}", f"optimizer.lr={RATE}")
+    steps = Steps(settings, *FORCED, *MIXED, f"algorithm.kl_coef={kl}", f"optimizer.lr={RATE}", *overrides)
     turns = Turns(steps)
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import torch
 from mmcredit.credit import CreditCallback
 from mmcredit.data.world.source import World
 from mmcredit.functional import across_ranks
+from mmcredit.observers.checkpoint import Checkpoint
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import Sampled
 from mmcredit.types import Grades, Prompts, Responses, Sample
@@ -87,3 +90,35 @@ class Witness(CreditCallback):
     def on_rollout(self, rollout, record):
         with self.path.open("a") as file:
             file.write(" ".join(sample.id for sample in rollout.prompts.samples) + "\n")
+
+
+class Stuck(CreditCallback):
+    """Says that a step has begun, and never ends it."""
+
+    paper = "https://example.org"
+    needs_old_logp = False
+
+    def __init__(self, marker: str, step: int) -> None:
+        self.marker, self.step = Path(marker), step
+
+    def on_rollout(self, rollout, record):
+        if rollout.step + 1 == self.step:
+            self.marker.touch()
+            time.sleep(600)
+
+
+class HalfWritten(Checkpoint):
+    """Says that a checkpoint is half written, and never ends it."""
+
+    def __init__(self, marker: str, step: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.marker, self.step = Path(marker), step
+
+    def _publish(self, partial: Path) -> None:
+        if partial.name.startswith(f"step-{self.step}."):
+            parts = [p for p in partial.iterdir() if p.is_file()] if partial.is_dir() else [partial]
+            largest = max(parts, key=lambda part: part.stat().st_size)
+            os.truncate(largest, largest.stat().st_size // 2)
+            self.marker.touch()
+            time.sleep(600)
+        super()._publish(partial)

@@ -53,7 +53,7 @@ def unbroken(tmp_path_factory) -> Path:
 def test_stopping_and_resuming_changes_no_bit(unbroken, tmp_path):
     options = [*SMALL, "algorithm.kl_coef=0.01", "algorithm.epochs=2"]
     fit(config(tmp_path / "a", *options, "steps=2"))
-    fit(config(tmp_path / "b", *options, "steps=4", f"ckpt_path={tmp_path}/a/checkpoints/last.ckpt"))
+    fit(config(tmp_path / "b", *options, "steps=4", f"ckpt_path={tmp_path}/a"))  # its last checkpoint
     whole = losses(unbroken)
     assert set(whole) == {1, 2, 3, 4} and len(set(whole.values())) == 4
     assert losses(tmp_path / "a") | losses(tmp_path / "b") == whole

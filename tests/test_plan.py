@@ -7,9 +7,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import hydra
 import pytest
+import torch
 
 from mmcredit.configs import __file__ as configs
 from mmcredit.planning.architecture import Architecture, measure, model_config, on_meta
@@ -17,6 +19,7 @@ from mmcredit.planning.estimate import Plan, estimate
 from mmcredit.planning.memory import GIB, Setup, parts, peak
 from mmcredit.planning.table import table
 from mmcredit.planning.tokens import Load, petaflop
+from mmcredit.planning.warning import warn
 from mmcredit.types import UserError
 
 SMALL = Architecture("tiny", 10, 100, 40, 2, 8, 16, 5, 32, 16, 2)
@@ -135,3 +138,17 @@ def test_the_command_prints_numbers_and_warns():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.startswith("warning: "), done.stderr
     assert json.loads(done.stdout)["model"]["layers"] == 64
+
+
+def test_fit_warns_before_a_run_that_is_too_large_for_the_gpus_that_are_there(monkeypatch, caplog):
+    large, small = ["model=qwen2_5_vl_7b", "callbacks=[]"], ["model=tiny"]
+    warn(composed(*large, "trainer=gpu"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    gpu = SimpleNamespace(total_memory=80 * GIB)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: gpu)
+    warn(composed(*large))
+    warn(composed(*small, "trainer=gpu"))
+    warn(composed("model=hub", "model.path=some/unknown", "trainer=gpu"))
+    assert not caplog.text
+    warn(composed(*large, "trainer=gpu"))
+    assert "this run will hardly fit: " in caplog.text and "of 80 GiB, most by" in caplog.text

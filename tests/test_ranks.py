@@ -180,7 +180,7 @@ def test_alone_across_ranks_is_the_identity():
     [
         ["trainer=ddp", "algorithm.mini_batch=1", "algorithm.micro_batch=1"],
         ["trainer.strategy=ddp", "trainer.devices=[0,1,2]"],
-        ["trainer=ddp", "+trainer.num_nodes=3"],
+        ["trainer=ddp", "trainer.num_nodes=3"],
     ],
     ids=" ".join,
 )

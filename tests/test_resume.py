@@ -9,7 +9,9 @@ import pytest
 import torch
 from tests.test_fit import config, losses
 
+from mmcredit.checkpoints import step_of
 from mmcredit.fit import fit
+from mmcredit.types import UserError
 
 SMALL = ["data.train.size=16", "data.batch_size=4", "algorithm.mini_batch=4", "algorithm.micro_batch=4", "logger=csv"]
 SMALL += ["rollout.group=2", "rollout.max_new_tokens=4", "algorithm.epochs=2", "callbacks=[]", "data.val.val.size=0"]
@@ -74,3 +76,24 @@ def test_each_stop_by_itself_with_ced(order, stop, tmp_path):
     rest = trained(tmp_path / "rest", 8, options, part)
     assert ids(part, rest) == ids(whole)
     assert losses(part) | losses(rest) == losses(whole) and len(losses(whole)) == 8
+
+
+@pytest.mark.parametrize("background", ["false", "true"])
+def test_from_the_best_checkpoint_which_is_saved_after_its_validation(background, tmp_path):
+    options = ["data.val.val.size=4", "val_every=3", "observers.checkpoint.keep_best=3", "observers.checkpoint.every=2"]
+    options += [f"observers.checkpoint.background={background}"]
+    fit(config(tmp_path / "whole", *SMALL, "steps=7", *options, "data.val.val.size=4"))
+    found = {step_of(p.resolve()): p for p in (tmp_path / "whole/checkpoints").glob("best_val-accuracy_*.ckpt")}
+    assert sorted(found) == [3, 6, 7]
+    done, best = 3, found[3]
+    fit(config(tmp_path / "rest", *SMALL, "steps=7", *options, "data.val.val.size=4", f"ckpt_path={best}"))
+    whole, rest = losses(tmp_path / "whole"), losses(tmp_path / "rest")
+    assert rest == {step: loss for step, loss in whole.items() if step > done} and len(whole) == 7
+    saved = [torch.load(tmp_path / f / "checkpoints/last.ckpt", weights_only=True) for f in ("whole", "rest")]
+    for name, weight in saved[0]["state_dict"].items():
+        assert torch.equal(weight, saved[1]["state_dict"][name]), name
+
+
+def test_best_checkpoints_need_validations(tmp_path):
+    with pytest.raises(UserError, match=r"keep_best=1 needs validations during training, e.g. val_every=20"):
+        fit(config(tmp_path, *SMALL, "steps=2", "observers.checkpoint.keep_best=1"))

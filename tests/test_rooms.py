@@ -11,8 +11,8 @@ import mmcredit
 import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
-ROOMS = ["types", "functional", "data", "models", "strategy", "rollout", "reward", "scoring", "services", "credit"]
-ROOMS += ["algorithm", "module", "teacher", "reporting", "observers", "evaluation", "integrations", "callbacks"]
+ROOMS = ["types", "functional", "checkpoints", "data", "models", "strategy", "rollout", "reward", "scoring", "services"]
+ROOMS += ["credit", "algorithm", "module", "teacher", "reporting", "observers", "evaluation", "integrations", "callbacks"]
 ROOMS += ["diagnostics"]
 ENTRIES = {
     "fit",
@@ -23,11 +23,12 @@ ENTRIES = {
     "report",
     "prepare",
     "evaluate",
-    "checkpoints",
+    "compared",
     "diagnose",
     "replay",
     "serve",
     "launch",
+    "processes",
     "checks",
     "build",
     "warm_start",

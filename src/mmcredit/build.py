@@ -21,6 +21,7 @@ from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate
 from mmcredit.models.load import frozen_copy, reference
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
+from mmcredit.observers.environment import Environment
 from mmcredit.observers.start import StartChecks
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
@@ -68,7 +69,7 @@ def build(cfg: DictConfig) -> Run:
     policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
     choose_threads(policy)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
-    observers = [StartChecks(data), *chosen(cfg.get("observers"))]
+    observers = [Environment(), StartChecks(data), *chosen(cfg.get("observers"))]
     check_sampling(chain, engine.law.group, engine.edits)
     models = {Weights.OLD: policy}
     if algorithm.kl_coef or any(method.needs_reference for method in chain):

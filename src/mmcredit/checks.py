@@ -9,6 +9,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from mmcredit.checkpoints import check_resume, resume_from
+from mmcredit.processes import check_processes
 from mmcredit.types import UserError
 
 
@@ -20,8 +22,9 @@ def check(cfg: DictConfig) -> None:
     """
     check_numbers(cfg)
     check_sizes(cfg)
+    check_processes(ranks(cfg.trainer), cfg.trainer.num_nodes)
     if cfg.ckpt_path is not None:
-        check_resume(Path(cfg.ckpt_path), cfg.steps)
+        check_resume(resume_from(cfg.ckpt_path), cfg.steps)
     missing = [*missing_hardware(cfg), *missing_weights(cfg), *missing_data(cfg), *missing_services(cfg)]
     if missing:
         raise UserError(
@@ -104,6 +107,8 @@ def check_sizes(cfg: DictConfig) -> None:
         )
     if cfg.val_every is not None and not (isinstance(cfg.val_every, int) and cfg.val_every >= 1):
         raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
+    if (best := OmegaConf.select(cfg, "observers.checkpoint.keep_best")) and cfg.val_every is None:
+        raise UserError(f"observers.checkpoint.keep_best={best} needs validations during training, e.g. val_every=20")
 
 
 def ranks(trainer: DictConfig) -> int:
@@ -117,22 +122,7 @@ def ranks(trainer: DictConfig) -> int:
         import torch
 
         count = torch.cuda.device_count() if trainer.accelerator == "gpu" else 1
-    return max(count, 1) * int(trainer.get("num_nodes", 1))
-
-
-def check_resume(path: Path, steps: int) -> None:
-    """A checkpoint of this program with steps left to do."""
-    if not path.exists():
-        raise UserError(f"ckpt_path={path} does not exist; a run writes <run>/checkpoints/last.ckpt")
-    import torch
-
-    try:
-        file = path / "meta.pt" if path.is_dir() else path  # of a folder with a part from every rank
-        done = torch.load(file, weights_only=True, mmap=True)["mmcredit"]["rollout_step"]
-    except Exception as error:  # any file can be named here, and each kind fails in its own way
-        raise UserError(f"ckpt_path={path} is no checkpoint of mmcredit.fit ({type(error).__name__})") from None
-    if done >= steps:
-        raise UserError(f"ckpt_path={path} has done {done} steps already: steps={steps} must be above that")
+    return max(count, 1) * int(trainer.num_nodes)
 
 
 def missing_hardware(cfg: DictConfig) -> list[str]:

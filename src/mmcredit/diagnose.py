@@ -16,7 +16,7 @@ def diagnose(cfg: DictConfig) -> dict[str, Any]:
     from hydra.utils import instantiate
 
     from mmcredit.build import quiet
-    from mmcredit.checkpoints import paths
+    from mmcredit.compared import paths
     from mmcredit.checks import check_numbers
     from mmcredit.diagnostics.findings import write
     from mmcredit.functional import rank
@@ -43,7 +43,7 @@ def build_setting(cfg: DictConfig) -> Any:
 
     from hydra.utils import instantiate
 
-    from mmcredit.checkpoints import paths, policy
+    from mmcredit.compared import paths, policy
     from mmcredit.data.encode import Encoder
     from mmcredit.diagnostics.bank import load
     from mmcredit.diagnostics.setting import Setting

@@ -17,12 +17,16 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
 
     check(cfg)
     from mmcredit.build import build
+    from mmcredit.checkpoints import resume_from
     from mmcredit.data.report import as_table, write
     from mmcredit.models.load import export
     from mmcredit.observers.summary import print_summary, scores, summarise, write_json
+    from mmcredit.planning.warning import warn
     from mmcredit.provenance import provenance
 
     began, run_dir = time.perf_counter(), Path(cfg.run_dir)
+    cfg.ckpt_path = None if cfg.ckpt_path is None else str(resume_from(cfg.ckpt_path))
+    warn(cfg)
     run = build(cfg)
     if run.trainer.is_global_zero:
         write_json(provenance(cfg, run.data), run_dir / "provenance.json")

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import mmcredit.configs
+from mmcredit.processes import QUIET, rank, run_name
 from mmcredit.types import UserError
 
 CONFIGS = "pkg://mmcredit.configs"
@@ -25,9 +26,11 @@ NO_VALIDATION = 10**9  # steps
 
 
 def register_resolvers() -> None:
-    """``${package:x}``: a path inside the installed package; ``${val_interval:n}``: n, or practically never."""
+    """``${package:x}``: a path inside the installed package; ``${val_interval:n}``: n, or practically never;
+    ``${run_name:}``: the run's, the same in all of its processes."""
     OmegaConf.register_new_resolver("package", lambda name: str(Path(__file__).parent / name), replace=True)
     OmegaConf.register_new_resolver("val_interval", lambda n: n or NO_VALIDATION, replace=True)
+    OmegaConf.register_new_resolver("run_name", run_name, replace=True)
 
 
 def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
@@ -40,6 +43,9 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
     for job in [] if any(asks) else jobs(args.overrides) if args.multirun else [args.overrides]:
         if problem := compose_error(config_name, job, args.config_dir):
             sys.exit(_report(problem))
+
+    if rank():
+        sys.argv += QUIET
 
     def guarded(cfg: DictConfig) -> Any:
         try:

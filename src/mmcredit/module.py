@@ -16,6 +16,7 @@ from mmcredit.algorithm.parent import Parent
 from mmcredit.algorithm.selection import Batch, collect
 from mmcredit.algorithm.statistics import average_ranks, describe
 from mmcredit.algorithm.update import Update, trained
+from mmcredit.checkpoints import FORMAT
 from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
 from mmcredit.functional import gather
 from mmcredit.models.vlm import VisionLanguageModel
@@ -224,7 +225,7 @@ class CreditModule(lightning.LightningModule):
         self.log_dict(self.tally.means(self.device))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["mmcredit"] = {key: getattr(self, key) for key in RESUMED}
+        checkpoint["mmcredit"] = {"format": FORMAT} | {key: getattr(self, key) for key in RESUMED}
         checkpoint["mmcredit"]["trained"] = len(trained(self.policy))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForImageTextToText
 
+from mmcredit.checkpoints import replace_folder
 from mmcredit.functional import rank
 from mmcredit.models.lora import WithoutAdapters, adapters, save_merged
 from mmcredit.models.shard import whole_weights
@@ -80,5 +81,4 @@ def export(policy: VisionLanguageModel, processor: Any, folder: Path) -> None:
     else:
         policy.hf.save_pretrained(partial, state_dict=weights)
     processor.save_pretrained(partial)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    replace_folder(partial, folder)

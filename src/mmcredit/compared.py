@@ -1,0 +1,40 @@
+"""Checkpoints that a diagnostic compares: their names and folders, and the models in them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from mmcredit.build import choose_threads
+from mmcredit.checks import missing_weights
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.types import UserError
+
+
+def paths(cfg: DictConfig) -> dict[str, str]:
+    """Name -> folder of every checkpoint, the base first.
+
+    Raises:
+        UserError: no folder there, or one name twice.
+    """
+    others = OmegaConf.to_container(cfg.checkpoints, resolve=True) if OmegaConf.is_config(cfg.checkpoints) else {}
+    if not isinstance(others, dict) or cfg.base in others:
+        raise UserError(f"checkpoints={others} must be names and folders, e.g. 'checkpoints={{pacg: runs/a/policy}}', "
+                        f"none of them base={cfg.base}")  # fmt: skip
+    found = {str(name): str(path) for name, path in {cfg.base: cfg.model.path, **others}.items()}
+    for name, path in found.items():
+        if missing := missing_weights(OmegaConf.create({"model": {"path": path}})):
+            raise UserError(f"checkpoint {name}: {missing[0]}")
+    return found
+
+
+def policy(cfg: DictConfig, path: str, processor: Any) -> VisionLanguageModel:
+    """A checkpoint, on this process's GPU if there is one."""
+    loaded = instantiate(cfg.model.policy, path=path)
+    loaded.known_ids = min(len(processor.tokenizer), loaded.vocabulary)
+    choose_threads(loaded)
+    return loaded.to(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu")

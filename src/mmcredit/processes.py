@@ -1,0 +1,78 @@
+"""Processes that torchrun or srun starts: which one this is, and the name of the run, on which all agree."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from mmcredit.types import UserError
+
+WAIT = 300  # seconds that a process waits for the first one's name of the run
+QUIET = ("hydra.output_subdir=null", "hydra/job_logging=stdout")  # of all but the first: files are its matter
+
+
+def rank() -> int:
+    """Number of this process among those started from outside; 0 where it stands alone."""
+    return int(os.environ["RANK"] if torchrun() else os.environ["SLURM_PROCID"] if srun() else 0)
+
+
+def started() -> int | None:
+    """Processes started from outside; None where the trainer starts them itself."""
+    if torchrun():
+        return int(os.environ["WORLD_SIZE"])
+    return int(os.environ["SLURM_STEP_NUM_TASKS"]) if srun() else None
+
+
+def torchrun() -> bool:
+    """Whether torchrun started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def srun() -> bool:
+    """Whether srun started this process, as one of several, without torchrun."""
+    return not torchrun() and int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
+
+
+@cache
+def run_name() -> str:
+    """Day and time at which the first process started; under srun job and step, which a requeued job keeps."""
+    if srun():
+        return f"slurm-{os.environ['SLURM_JOB_ID']}-{os.environ['SLURM_STEP_ID']}"
+    now = time.strftime("%Y-%m-%d/%H-%M-%S")
+    return _of_first(now) if (started() or 1) > 1 else now
+
+
+def _of_first(name: str) -> str:
+    store, number = _store()
+    if number == 0:
+        store.set("mmcredit/run_name", name)
+    return str(store.get("mmcredit/run_name").decode())
+
+
+@cache  # where torchrun has no store of its own, the first process's lives as long as this reference
+def _store() -> tuple[Any, int]:
+    """The key-value store at which the process group will meet, too; this process's rank."""
+    from torch.distributed import rendezvous
+
+    store, number, _ = next(rendezvous("env://", timeout=timedelta(seconds=WAIT)))
+    return store, number
+
+
+def check_processes(wanted: int, nodes: int) -> None:
+    """As many processes as the trainer expects.
+
+    Raises:
+        UserError: others were started, or nobody starts those of other nodes.
+    """
+    found = started()
+    if found is not None and found != wanted:
+        tool = "torchrun" if torchrun() else "srun"
+        raise UserError(
+            f"{tool} started {found} processes, but trainer.devices x trainer.num_nodes is {wanted}: "
+            "set trainer.devices to the processes of one node"
+        )
+    if found is None and nodes > 1:
+        raise UserError(f"trainer.num_nodes={nodes} needs torchrun or srun on every node: see docs/multinode.md")

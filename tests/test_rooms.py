@@ -12,8 +12,8 @@ import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
 ROOMS = ["types", "functional", "checkpoints", "data", "models", "strategy", "rollout", "reward", "scoring", "services"]
-ROOMS += ["credit", "algorithm", "module", "teacher", "reporting", "observers", "evaluation", "integrations", "callbacks"]
-ROOMS += ["diagnostics"]
+ROOMS += ["credit", "algorithm", "module", "teacher", "reporting", "observers", "evaluation", "integrations"]
+ROOMS += ["callbacks", "diagnostics"]
 ENTRIES = {
     "fit",
     "maps",

@@ -16,8 +16,8 @@ def diagnose(cfg: DictConfig) -> dict[str, Any]:
     from hydra.utils import instantiate
 
     from mmcredit.build import quiet
-    from mmcredit.compared import paths
     from mmcredit.checks import check_numbers
+    from mmcredit.compared import paths
     from mmcredit.diagnostics.findings import write
     from mmcredit.functional import rank
 

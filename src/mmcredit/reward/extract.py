@@ -10,10 +10,10 @@ from mmcredit.types import Span, UserError
 
 _BRACE = re.compile(r"\\(boxed|fbox)\s*\{|\\(?=\\(?:boxed|fbox))|\\.|[{}]", re.DOTALL)
 _BRACELESS = re.compile(r"\\boxed\s*([^\s{}\\$.,;]+)")
-_LINE = re.compile(r"^[ \t]*(?:final )?answer[ \t]*[:\uff1a][ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
+_LINE = re.compile(r"^[ \t#>*]*(?:final )?answer[ \t*]*[:\uff1a][ \t*]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?%?(?![\w])")
-_ENDING = " \t\r.,;\u3002"  # of a line
+_ENDING = " \t\r.,;*\u3002"  # of a line
 MAX_ANSWER = 512  # characters
 
 

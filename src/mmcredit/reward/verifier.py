@@ -28,7 +28,11 @@ SYMBOLIC = "mmcredit.reward.symbolic.equal"
 _DASHED = re.compile(r"([A-J]) - (?![A-J]\b).+")
 _GAP = re.compile(r"(?<!\d)\s+|\s+(?!\d)")  # but not between digits
 _SEPARATORS = re.compile(r"[;,\n]")
-_YES_NO = re.compile(r"(?:an?\s+)?(?:yes|no)(?:\W*$|\s*[,.;:!-])", re.IGNORECASE)
+_YES_NO = re.compile(
+    r"(?:an?\s+)?(?:yes|no)(?:\W*$|\s*[,.;:!-]|"
+    r"\s+(?:it|they|there|he|she|this|that) (?:is|are|was|were|do|does|has|have))",
+    re.IGNORECASE,
+)
 
 
 class Verifier(Protocol):
@@ -130,10 +134,10 @@ class AnswerVerifier:
 
     def _yes_no(self, gold: Reading, answer: Reading) -> Finding:
         found = _YES_NO.match(answer.text)
-        said = [word for word in words(answer.text) if word in ("yes", "no", "not")]
+        said = {word.replace("not", "no") for word in words(answer.text) if word in ("yes", "no", "not")}
         if not found or len(said) != 1:
             return (Outcome.WRONG if said else Outcome.UNPARSABLE), "words"
-        return right_if(said == [gold.text.casefold()], "words")
+        return right_if(said == {gold.text.casefold()}, "words")
 
     def _parts(self, gold: Reading, answer: Reading) -> Finding:
         """Part by part; the answer may separate them by commas."""

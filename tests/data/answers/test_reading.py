@@ -86,7 +86,7 @@ def test_exactly_one_outer_box_is_taken_off(gold: str, inner: str) -> None:
         ("１２", "12"),
         ("x²", "x^{2}"),
         ("5 ..", "5"),
-        ("\\color{red}{7}", "{7}"),
+        ("\\color{red}{7}", "7"),
         ("$", ""),
     ],
 )

@@ -513,3 +513,9 @@ def test_fractions_in_any_writing(seed: int) -> None:
         gold, answer = f"\\frac{{{value}}}{{{over}}}", written(value, over, rng)
         assert matches(gold, answer), (gold, answer)
         assert not matches(gold, written(value + over * rng.randint(1, 5), over, rng)), gold
+
+
+def test_long_chains_that_differ_at_their_ends_raise_nothing() -> None:
+    """They nest as deeply as they are long, and trees are compared by recursion."""
+    assert not VERIFIER.verify("1" + "/1" * 250, "2" + "/1" * 250).error
+    assert VERIFIER.verify("60", "1" + "+1" * 59).right

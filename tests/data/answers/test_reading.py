@@ -45,6 +45,8 @@ from mmcredit.data.answers.text import clean
         ("\\boxed{}", Kind.UNPARSABLE),
         ("nan", Kind.UNPARSABLE),
         ("None", Kind.UNPARSABLE),
+        ("???", Kind.UNPARSABLE),
+        (">", Kind.FORMULA),
         ("\\frac{1}{2", Kind.UNPARSABLE),
         ("\\boxed{6", Kind.UNPARSABLE),
     ],

@@ -17,6 +17,7 @@ from mmcredit.data.answers.units import unit
 from mmcredit.data.answers.values import Items, Kind, Matrix, Quantity, Ratio, Relation, Union, Value
 
 _NOTHING = {"nan", "none", "null", "n/a", "inf", "+inf", "-inf", "[]", "{}", "()", "?"}
+_MARKS = re.compile(r"[\s?!.,;:_~*#'\"-]+")  # but > and = are answers
 _LEAD = re.compile(r"^(?:(?:the )?(?:final |correct )?(?:answer|option|choice)(?: is)?\s*:?\s+)+(?=\S)", re.IGNORECASE)
 _SAID = re.compile(
     r"^(?:(?:so,? )?(?:the )?(?:final |correct )?answer(?: is\s*:?|\s*:)\s+|"
@@ -70,7 +71,7 @@ def read(text: str) -> Reading:
     if len(text) > 8 * LONGEST:
         return Reading(Kind.TEXT if text.strip() else Kind.UNPARSABLE, text)
     cleaned = plain_numerals(clean(_SAID.sub("", clean(text))))
-    if not cleaned or cleaned.casefold() in _NOTHING:
+    if not cleaned or cleaned.casefold() in _NOTHING or _MARKS.fullmatch(cleaned):
         return Reading(Kind.UNPARSABLE, cleaned)
     return _option(cleaned) or _worded(cleaned) or _parts(cleaned) or _formula(cleaned)
 

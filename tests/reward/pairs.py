@@ -632,6 +632,7 @@ PAIRS: dict[str, list[tuple[str, str, bool]]] = {
         (r"\{x|-1<x\le 2\}", "(-1,2]", True),
         (r"\{x \in R|x\neq 1\}", r"x \neq 1", True),
         (r"\{x|x>2\}", r"\{x|x<2\}", False),
+        (r"\{x|1<x<2\}\cup\{x|x>3\}", r"(1,2)\cup(3,\infty)", True),
     ],
     "others": [
         ("A", "A: 12 cm", True),

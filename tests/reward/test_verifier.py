@@ -398,6 +398,12 @@ def test_letters_and_texts_of_options(gold: str, answer: str, right: bool) -> No
     assert VERIFIER.verify(gold, answer, choices).right is right
 
 
+def test_none_is_an_answer_where_an_option_says_it() -> None:
+    choices = ("two dogs", "three dogs", "none")
+    assert VERIFIER.verify("C", "None", choices).right and not VERIFIER.verify("A", "None", choices).right
+    assert VERIFIER.verify("A", "2 dogs", choices).right and not VERIFIER.verify("B", "2 dogs", choices).right
+
+
 def test_a_text_that_fits_two_options_is_no_answer() -> None:
     assert not VERIFIER.verify("A", "0.5", ("1/2", "2/4")).right
 

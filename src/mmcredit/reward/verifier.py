@@ -86,7 +86,8 @@ class AnswerVerifier:
         if gold.text == answer.text:
             return Outcome.RIGHT, "written"
         if answer.kind is Kind.UNPARSABLE:
-            return Outcome.UNPARSABLE, str(gold.kind)
+            listed = gold.kind is Kind.LETTER and any(self._is(text, answer.text) for text in choices)
+            return self._letter(gold, answer, choices) if listed else (Outcome.UNPARSABLE, str(gold.kind))
         if gold.kind is Kind.LETTER:
             return self._letter(gold, answer, choices)
         if answer.kind is Kind.LETTER:
@@ -116,7 +117,8 @@ class AnswerVerifier:
         return Outcome.UNPARSABLE if answer.kind is Kind.TEXT else Outcome.WRONG, "letter"
 
     def _is(self, gold: str, answer: str) -> bool:
-        return self._compare(read(gold), read(answer))[0] is Outcome.RIGHT
+        same = gold.casefold() == answer.casefold()  # none, which says nothing elsewhere
+        return same or self._compare(read(gold), read(answer))[0] is Outcome.RIGHT
 
     def _compare(self, gold: Reading, answer: Reading) -> Finding:
         """By the kind of the gold answer, options aside."""

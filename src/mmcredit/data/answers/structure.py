@@ -44,12 +44,12 @@ def structured(text: str) -> Value:
     """
     if len(text) > LONGEST:
         raise NoFormula("too long")
-    text = _BUILDER.sub(r"\2", _POINT.sub("", _LABEL.sub("", text)))
+    text = _POINT.sub("", _LABEL.sub("", text))
     return _value(_MEMBER.sub("", _UNION_LETTER.sub(r"\\cup ", text)), 0)
 
 
 def _value(text: str, depth: int) -> Value:
-    text = _inward(text.strip().rstrip(",;"))
+    text = _BUILDER.sub(r"\2", _inward(text.strip().rstrip(",;")))
     if depth > DEEPEST:
         raise NoFormula("nested too deeply")
     if (plain := plain_quantity(text)) is not None:

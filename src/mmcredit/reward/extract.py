@@ -21,7 +21,7 @@ def final_answer(text: str) -> Span | None:
     """Character span of the final answer: the last complete ``\\boxed{...}``, else the last ``Final answer:`` line.
 
     Empty, unclosed and overlong answers are none. Linear time; a ``Final answer: \\boxed{7}`` line gives ``7``, and
-    punctuation that ends a line is no part of the answer: ``Final answer: 7.`` gives ``7``, too.
+    punctuation that ends a line and emphasis are no part of the answer: ``**Final answer:** 7.`` gives ``7``, too.
     """
     return Extractor()(text)
 

@@ -3,8 +3,9 @@
 ``{"image": "a.png", "question": "how many?", "answer": "2", "family": "counting", "boxes": [[8, 8, 20, 20]]}``
 
 ``image`` (or ``images``, a list) is a path relative to the file, base64 or a ``data:`` URI; leave it out for text-only
-questions. ``<image>`` or ``<image 1>`` in the question says where it stands. ``boxes`` are xywh in absolute pixels of
-the first image as stored (``exif``), the primary one first; ``proposal_bbox``, ``target_bbox``, ``argument_bbox`` and
+questions (a picture under any other name is refused). ``<image>`` or ``<image 1>`` in the question says where it
+stands. ``boxes`` are xywh in absolute pixels of the first image as stored (``exif``), the primary one first;
+``proposal_bbox``, ``target_bbox``, ``argument_bbox`` and
 ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
 compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges,
 ``solution`` (worked out, with the answer) by OPSD's teacher. ``choices`` (a list) are the options A, B, ... of the

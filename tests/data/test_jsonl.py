@@ -112,6 +112,11 @@ def test_box_may_touch_the_border(folder: Path, box: list[float]) -> None:
 
 
 BAD_ROWS = {
+    "image under another name": (
+        {**ROW, "image_path": "a.png"},
+        "image_path names a picture; the field must be called",
+    ),
+    "images under another name": ({**ROW, "image_1": ["a.png"]}, "image_1 names a picture"),
     "broken json": ('{"question": ', "not valid JSON"),
     "no object": ("[1, 2]", "a JSON object is needed, this is a list"),
     "nested too deep": ("[" * 100_000, "not valid JSON"),

@@ -59,6 +59,8 @@ def test_last_complete_box(text: str, answer: str) -> None:
         ("Final answer: 3\nwait\nAnswer: 7\nbye", "7"),
         ("Final answer: 7\r\nbye", "7"),
         ("Final answer: 7.", "7"),
+        ("**Final answer:** 7", "7"),
+        ("### **Answer: 7**", "7"),
         ("Final answer: top left .\n", "top left"),
         ("Final answer: 1.5;", "1.5"),
         ("Final answer: 两个。", "两个"),

@@ -113,7 +113,7 @@ WRONG = [
     ("3.14", r"\pi"),
     ("1/2", "2/1"),
     ("2", "²"),
-    ("2", "two dogs"),
+    ("2", "three dogs"),
     ("1", "one hundred"),
     ("9", "9**9**9"),
     ("9", "9^9"),
@@ -398,6 +398,12 @@ def test_letters_and_texts_of_options(gold: str, answer: str, right: bool) -> No
     assert VERIFIER.verify(gold, answer, choices).right is right
 
 
+def test_none_is_an_answer_where_an_option_says_it() -> None:
+    choices = ("two dogs", "three dogs", "none")
+    assert VERIFIER.verify("C", "None", choices).right and not VERIFIER.verify("A", "None", choices).right
+    assert VERIFIER.verify("A", "2 dogs", choices).right and not VERIFIER.verify("B", "2 dogs", choices).right
+
+
 def test_a_text_that_fits_two_options_is_no_answer() -> None:
     assert not VERIFIER.verify("A", "0.5", ("1/2", "2/4")).right
 
@@ -513,3 +519,9 @@ def test_fractions_in_any_writing(seed: int) -> None:
         gold, answer = f"\\frac{{{value}}}{{{over}}}", written(value, over, rng)
         assert matches(gold, answer), (gold, answer)
         assert not matches(gold, written(value + over * rng.randint(1, 5), over, rng)), gold
+
+
+def test_long_chains_that_differ_at_their_ends_raise_nothing() -> None:
+    """They nest as deeply as they are long, and trees are compared by recursion."""
+    assert not VERIFIER.verify("1" + "/1" * 250, "2" + "/1" * 250).error
+    assert VERIFIER.verify("60", "1" + "+1" * 59).right

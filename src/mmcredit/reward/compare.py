@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mmcredit.data.answers.nodes import Call, Name, variables
+from mmcredit.data.answers.numeric import real
 from mmcredit.data.answers.values import Items, Matrix, Quantity, Ratio, Relation, Union, Value
 from mmcredit.reward.numbers import Finding, Numbers, right_if, shape
 from mmcredit.reward.relations import brackets_agree, by_name, interval, is_label, label, mirrored, quotient
 from mmcredit.reward.verdict import Outcome
 
+ROUNDED = 0.01  # largest relative difference of a value and what it is rounded to
 WRONG: Finding = (Outcome.WRONG, "structure")
 
 
@@ -31,13 +33,25 @@ class Comparison:
     def quantity(self, gold: Quantity, answer: Value) -> Finding:
         if isinstance(answer, Quantity):
             return self.numbers.same(gold, answer)
-        if isinstance(answer, Relation) and (value := self.assigned(answer)) is not None:
-            return self.numbers.same(gold, value)
+        if isinstance(answer, Relation) and (said := self.said(answer)):
+            findings = [self.numbers.same(gold, value) for value in said]
+            return next((finding for finding in findings if finding[0] is Outcome.RIGHT), findings[0])
         if isinstance(answer, Ratio) and len(answer.parts) == 2:
             return self.numbers.equal(gold.node, quotient(answer))
         if isinstance(answer, Items) and len(answer.items) == 1:
             return self.same(gold, answer.items[0])
         return WRONG
+
+    def said(self, relation: Relation) -> list[Quantity]:
+        """The value that is assigned, and what it is rounded to: both of ``x = 5\\sqrt{2} \\approx 7.07``."""
+        before, last = relation.terms[: relation.rounded], relation.terms[-1]
+        if not before or (len(before) == 1 and is_label(before[0].node)):
+            return [] if (value := self.assigned(relation)) is None else [value]
+        exact = before[0] if len(before) == 1 else self.assigned(Relation(before, relation.signs[: len(before) - 1]))
+        sizes = None if exact is None else (real(exact.node), real(last.node))
+        if exact is None or sizes is None or sizes[0] is None or sizes[1] is None:
+            return []
+        return [exact, last] if abs(sizes[0] - sizes[1]) <= ROUNDED * abs(sizes[0]) else []
 
     def assigned(self, relation: Relation) -> Quantity | None:
         """The value of ``x = 3``, ``A = \\pi r^2 = 9\\pi``, ``1 + 2 = 3``; None where something else is said."""

@@ -10,10 +10,10 @@ from mmcredit.types import Span, UserError
 
 _BRACE = re.compile(r"\\(boxed|fbox)\s*\{|\\(?=\\(?:boxed|fbox))|\\.|[{}]", re.DOTALL)
 _BRACELESS = re.compile(r"\\boxed\s*([^\s{}\\$.,;]+)")
-_LINE = re.compile(r"^[ \t]*(?:final )?answer[ \t]*[:\uff1a][ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
+_LINE = re.compile(r"^[ \t#>*]*(?:final )?answer[ \t*]*[:\uff1a][ \t*]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
 _TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?%?(?![\w])")
-_ENDING = " \t\r.,;\u3002"  # of a line
+_ENDING = " \t\r.,;*\u3002"  # of a line
 MAX_ANSWER = 512  # characters
 
 
@@ -21,7 +21,7 @@ def final_answer(text: str) -> Span | None:
     """Character span of the final answer: the last complete ``\\boxed{...}``, else the last ``Final answer:`` line.
 
     Empty, unclosed and overlong answers are none. Linear time; a ``Final answer: \\boxed{7}`` line gives ``7``, and
-    punctuation that ends a line is no part of the answer: ``Final answer: 7.`` gives ``7``, too.
+    punctuation that ends a line and emphasis are no part of the answer: ``**Final answer:** 7.`` gives ``7``, too.
     """
     return Extractor()(text)
 

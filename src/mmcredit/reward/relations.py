@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mmcredit.data.answers.nodes import Call, Name, Node, variables, walk
+from mmcredit.data.answers.nodes import Call, Name, Node, Num, variables, walk
 from mmcredit.data.answers.values import Items, Quantity, Ratio, Relation, Value
 
+_FUNCTIONS = (Name("f"), Name("g"), Name("h"), Name("F"), Name("G"))
 _FLIP = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
@@ -17,7 +18,11 @@ def label(relation: Relation) -> Node | None:
 
 
 def is_label(node: Node) -> bool:
-    """``x``, ``AB``, ``f(x)``: letters only."""
+    """``x``, ``AB``, ``|AB|``, ``f(x)``: letters only; and ``f(2)``."""
+    if isinstance(node, Call) and node.head == "mul" and node.args[0] in _FUNCTIONS:
+        return all(isinstance(n, Name | Num) or n.head in ("mul", "neg") for n in walk(node))
+    if isinstance(node, Call) and node.head == "abs" and isinstance(node.args[0], Call):
+        return is_label(node.args[0])
     return bool(variables(node)) and all(
         isinstance(n, Name) or (isinstance(n, Call) and n.head == "mul") for n in walk(node)
     )
@@ -63,7 +68,8 @@ def brackets_agree(gold: Items, answer: Items) -> bool:
         return True
     if not gold.opening:
         return answer.opening != "[" or len(gold.items) > 2
-    return not answer.opening and (gold.opening != "[" or len(gold.items) > 2) and gold.closing != "]"
+    square = gold.opening == "[" or gold.closing == "]"
+    return not answer.opening and (not square or len(gold.items) > 2)
 
 
 def interval(part: Value) -> tuple[str, Value]:

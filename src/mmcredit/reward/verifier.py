@@ -28,7 +28,11 @@ SYMBOLIC = "mmcredit.reward.symbolic.equal"
 _DASHED = re.compile(r"([A-J]) - (?![A-J]\b).+")
 _GAP = re.compile(r"(?<!\d)\s+|\s+(?!\d)")  # but not between digits
 _SEPARATORS = re.compile(r"[;,\n]")
-_YES_NO = re.compile(r"(?:an?\s+)?(?:yes|no)(?:\W*$|\s*[,.;:!-])", re.IGNORECASE)
+_YES_NO = re.compile(
+    r"(?:an?\s+)?(?:yes|no)(?:\W*$|\s*[,.;:!-]|"
+    r"\s+(?:it|they|there|he|she|this|that) (?:is|are|was|were|do|does|has|have))",
+    re.IGNORECASE,
+)
 
 
 class Verifier(Protocol):
@@ -82,7 +86,8 @@ class AnswerVerifier:
         if gold.text == answer.text:
             return Outcome.RIGHT, "written"
         if answer.kind is Kind.UNPARSABLE:
-            return Outcome.UNPARSABLE, str(gold.kind)
+            listed = gold.kind is Kind.LETTER and any(self._is(text, answer.text) for text in choices)
+            return self._letter(gold, answer, choices) if listed else (Outcome.UNPARSABLE, str(gold.kind))
         if gold.kind is Kind.LETTER:
             return self._letter(gold, answer, choices)
         if answer.kind is Kind.LETTER:
@@ -112,7 +117,8 @@ class AnswerVerifier:
         return Outcome.UNPARSABLE if answer.kind is Kind.TEXT else Outcome.WRONG, "letter"
 
     def _is(self, gold: str, answer: str) -> bool:
-        return self._compare(read(gold), read(answer))[0] is Outcome.RIGHT
+        same = gold.casefold() == answer.casefold()  # none, which says nothing elsewhere
+        return same or self._compare(read(gold), read(answer))[0] is Outcome.RIGHT
 
     def _compare(self, gold: Reading, answer: Reading) -> Finding:
         """By the kind of the gold answer, options aside."""
@@ -130,10 +136,10 @@ class AnswerVerifier:
 
     def _yes_no(self, gold: Reading, answer: Reading) -> Finding:
         found = _YES_NO.match(answer.text)
-        said = [word for word in words(answer.text) if word in ("yes", "no", "not")]
+        said = {word.replace("not", "no") for word in words(answer.text) if word in ("yes", "no", "not")}
         if not found or len(said) != 1:
             return (Outcome.WRONG if said else Outcome.UNPARSABLE), "words"
-        return right_if(said == [gold.text.casefold()], "words")
+        return right_if(said == {gold.text.casefold()}, "words")
 
     def _parts(self, gold: Reading, answer: Reading) -> Finding:
         """Part by part; the answer may separate them by commas."""

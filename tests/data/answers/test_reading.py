@@ -45,6 +45,8 @@ from mmcredit.data.answers.text import clean
         ("\\boxed{}", Kind.UNPARSABLE),
         ("nan", Kind.UNPARSABLE),
         ("None", Kind.UNPARSABLE),
+        ("???", Kind.UNPARSABLE),
+        (">", Kind.FORMULA),
         ("\\frac{1}{2", Kind.UNPARSABLE),
         ("\\boxed{6", Kind.UNPARSABLE),
     ],
@@ -86,7 +88,7 @@ def test_exactly_one_outer_box_is_taken_off(gold: str, inner: str) -> None:
         ("１２", "12"),
         ("x²", "x^{2}"),
         ("5 ..", "5"),
-        ("\\color{red}{7}", "{7}"),
+        ("\\color{red}{7}", "7"),
         ("$", ""),
     ],
 )

@@ -41,7 +41,10 @@ def test_articles_and_verbs():
     assert not is_plural("sheep")
 
 
-@pytest.mark.parametrize(("name", "many"), [("baby", "babies"), ("toy", "toys"), ("box", "boxes"), ("man", "men")])
+OTHERS = {"baby": "babies", "toy": "toys", "box": "boxes", "man": "men", "potato": "potatoes", "policeman": "policemen"}
+
+
+@pytest.mark.parametrize(("name", "many"), OTHERS.items())
 def test_other_words(name, many):
     assert plural(name) == many
 

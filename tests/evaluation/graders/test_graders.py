@@ -150,8 +150,8 @@ def test_free_and_by_kind():
     assert free(ask("12"), "It is twelve or thirteen\nperhaps 12").answer is None
     assert free(ask("12"), "long " * 30).answer is None
     grader = ByField("kind", {"n": Number(), "c": Choice()}, free)
-    assert grader(ask("2", kind="n"), "there are 2.").correct
-    assert not grader(ask("2", kind="?"), "there are 2.").correct
+    assert grader(ask("2", kind="n"), "I see 2.").correct
+    assert not grader(ask("2", kind="?"), "I see 2.").correct
     mixed = Mixed(Choice(), free)
     assert mixed(ask("B", **OPTIONS), "right").correct and mixed(ask("12"), "12").correct
 

@@ -15,14 +15,17 @@ _POSTFIX = {"!": "factorial", "%": "percent", "°": "degree"}
 _STARTS = {"number", "name", "function", "(", "{", "[", "frac", "sqrt", "binom", "oo", "|"}
 _SIGNS, _FRACTIONS, _ZERO = ("+", "-", "pm"), {"frac": "div", "binom": "binomial"}, Num(Fraction(0))
 _CLOSING = {"(": ")", "{": "}", "[": "]", "|": "|"}
+MOST_TOKENS = 256  # a chain of operations nests, and trees are compared by recursion
 
 
 def expression(tokens: Sequence[Token]) -> Node:
     """The tree of a formula without commas and relations.
 
     Raises:
-        NoFormula: it is none, or nests too deeply.
+        NoFormula: it is none, too long, or nests too deeply.
     """
+    if len(tokens) > MOST_TOKENS:
+        raise NoFormula("too long")
     parser = _Parser(tokens)
     node = parser.parse(0)
     if parser.at != len(tokens):

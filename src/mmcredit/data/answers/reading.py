@@ -13,14 +13,23 @@ from mmcredit.data.answers.quantities import plain_quantity
 from mmcredit.data.answers.structure import LONGEST, structured
 from mmcredit.data.answers.text import clean, unbox
 from mmcredit.data.answers.tokens import NoFormula
+from mmcredit.data.answers.units import unit
 from mmcredit.data.answers.values import Items, Kind, Matrix, Quantity, Ratio, Relation, Union, Value
 
 _NOTHING = {"nan", "none", "null", "n/a", "inf", "+inf", "-inf", "[]", "{}", "()", "?"}
-_LEAD = re.compile(r"^(?:the )?(?:(?:final |correct )?(?:answer|option|choice))(?: is)?\s*:?\s+(?=\S)", re.IGNORECASE)
+_MARKS = re.compile(r"[\s?!.,;:_~*#'\"-]+")  # but > and = are answers
+_LEAD = re.compile(r"^(?:(?:the )?(?:final |correct )?(?:answer|option|choice)(?: is)?\s*:?\s+)+(?=\S)", re.IGNORECASE)
+_SAID = re.compile(
+    r"^(?:(?:so,? )?(?:the )?(?:final |correct )?answer(?: is\s*:?|\s*:)\s+|"
+    r"(?:there (?:is|are)|it is|it's) (?!no\b|not\b))(?=\S)|\s+in (?:the|this) (?:image|picture|photo)$",
+    re.IGNORECASE,
+)
+_SEVERAL = re.compile(r"(?:[Bb]oth |[Nn]either |[Ee]ither )?\(?([A-J])\)? (?:and|or|nor) \(?([A-J])\)?")
 _LETTER = re.compile(r"[(\[<]?\s*([A-Ja-j])\s*(?:[)\]>](.*)|[.:](\s.*)?|)", re.DOTALL)
 _GLUED_LETTER = re.compile(r"([A-J])[.:](\S.*)", re.DOTALL)
 _ANOTHER = re.compile(r"(?:^|\W)(?:\(?[A-Ja-j]\)|[A-J][.:](?!\w)|(?:or|and|,|/|&)\s*\(?[A-J](?!\w))|^\W*[A-Ja-j]\W*$")
 _LETTERS = re.compile(r"\(?([A-J])\)?(?:\s*(?:,|;|&|/|\band\b|\s)\s*\(?([A-J])\)?)+")
+_SURROUNDED = re.compile(r"\\?[{\[]([^{}\[\]\\]*)\\?[}\]]")  # {A, D}
 _WORDS = re.compile(r"(?=.*[^\W\d_]{2})[^\W\d_]+(?:(?:[\s'-]|, )+[^\W\d_]+)*")
 _MATHS = re.compile(r"[\\^_=<>+*/|()\[\]{}]")
 _LATEX = re.compile(r"\\[A-Za-z]|[\^_]\{")
@@ -61,8 +70,8 @@ def read(text: str) -> Reading:
         return Reading(Kind.NUMBER, text.strip(), plain_quantity(text.strip()) or Quantity(Num(number)))
     if len(text) > 8 * LONGEST:
         return Reading(Kind.TEXT if text.strip() else Kind.UNPARSABLE, text)
-    cleaned = plain_numerals(clean(text))
-    if not cleaned or cleaned.casefold() in _NOTHING:
+    cleaned = plain_numerals(clean(_SAID.sub("", clean(text))))
+    if not cleaned or cleaned.casefold() in _NOTHING or _MARKS.fullmatch(cleaned):
         return Reading(Kind.UNPARSABLE, cleaned)
     return _option(cleaned) or _worded(cleaned) or _parts(cleaned) or _formula(cleaned)
 
@@ -90,12 +99,14 @@ def _option(text: str) -> Reading | None:
     found = _LETTER.fullmatch(bare) or _GLUED_LETTER.fullmatch(bare)
     if found:
         rest = next((group for group in found.groups()[1:] if group), "").strip()
-        if not rest or not _ANOTHER.search(rest):
+        others = (m := _SEVERAL.fullmatch(rest)) and found[1].upper() not in m.groups()  # D. Both A and B
+        if not rest or others or not _ANOTHER.search(rest):
             value = None if rest else Quantity(Name(found[1]))
             return Reading(Kind.LETTER, text, value, (found[1].upper(),), rest)
+    bare = _SURROUNDED.sub(r"\1", bare)
     letters = tuple(re.findall(r"(?<![A-Za-z])[A-J](?![A-Za-z])", bare)) if _LETTERS.fullmatch(bare) else ()
     if len(letters) > 1 and len(set(letters)) == len(letters):
-        return Reading(Kind.LETTERS, text, letters=letters)
+        return Reading(Kind.LETTERS, bare, letters=letters)
     return None
 
 
@@ -105,6 +116,9 @@ def _worded(text: str) -> Reading | None:
         return Reading(Kind.YES_NO, text)
     if (number := in_words(text)) is not None:
         return Reading(Kind.NUMBER, text, Quantity(Num(number)))
+    count, _, thing = text.rpartition(" ")
+    if (number := in_words(count)) is not None and (counted := unit(thing)) is not None:
+        return Reading(Kind.NUMBER, text, Quantity(Num(number), counted))  # three dogs
     if len(text) > 2 and text.casefold() not in _FORMULA_WORDS and _WORDS.fullmatch(text):
         return Reading(Kind.TEXT, text)
     return None

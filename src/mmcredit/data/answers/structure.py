@@ -15,6 +15,10 @@ LONGEST = 512  # characters of a formula
 MOST_ITEMS, DEEPEST = 64, 8
 _UNION_LETTER = re.compile(r"(?<=[)\]])\s*(?:U|union)\s*(?=[(\[])")
 _MEMBER = re.compile(r"^[A-Za-z](?:\s*,\s*[A-Za-z])*\s*(?:\\in(?![A-Za-z])|\sin\b)\s*(?=[(\[{\\])")
+_BUILDER = re.compile(  # {x | x > 2}
+    r"^\\?\{\s*([A-Za-z])\s*(?:\\in\s*[A-Z](?:\^?[+*])?\s*)?(?:\\?\||\\mid(?![A-Za-z])|:|\\vert(?![A-Za-z]))"
+    r"\s*([^{}|]*\1[^{}|]*?)\\?\}$"
+)
 _LABEL = re.compile(r"^(?:the )?(?:[A-Za-z]+ ){0,4}[A-Za-z]{4,}(?:\s*[=:]\s*|\s+is\s+)(?=\S*\d)")  # Area = 12
 _POINT = re.compile(r"^[A-Z](?:_\{?\d\}?|')?\s*=?\s*(?=\([^()]*,.*\)$)")  # P(3,4)
 _OUTWARD = re.compile(r"^\](.+)([\]\[])$|^(\[.+)\[$")
@@ -45,7 +49,7 @@ def structured(text: str) -> Value:
 
 
 def _value(text: str, depth: int) -> Value:
-    text = _inward(text.strip().rstrip(",;"))
+    text = _BUILDER.sub(r"\2", _inward(text.strip().rstrip(",;")))
     if depth > DEEPEST:
         raise NoFormula("nested too deeply")
     if (plain := plain_quantity(text)) is not None:
@@ -120,7 +124,8 @@ def _relation(brackets: Brackets, _: int) -> Value | None:
     if isinstance(last := terms[-1], Items):
         both = [Relation((*_single(terms[:-1]), *_single([item])), signs) for item in last.items]
         return Items(tuple(both), ordered=False)
-    return Relation(_single(terms), signs)
+    rounded = next((i for i, sign in enumerate(parts[1::2], 1) if sign == "\\approx"), 0)
+    return Relation(_single(terms), signs, rounded)
 
 
 def _single(terms: Sequence[Value]) -> tuple[Quantity, ...]:

@@ -23,6 +23,9 @@ _SIGNS = {
     "\\circ ": "∘",
     "°": "º˚",
     "'": "′’‘",
+    '"': "“”",
+    "\\parallel ": "∥",
+    "\\perp ": "⊥",
     ",": "、",
     ".": "。",
     ":": "∶",
@@ -56,7 +59,15 @@ _SPACE = re.compile(r"(?<!\\)\\[,;:> \n]|~|\\q?quad(?![A-Za-z])")
 _COMMAND = re.compile(r"\\([A-Za-z]+)\s*(?=\{)|\\.|[{}]", re.DOTALL)
 _ESCAPED = re.compile(r"\\([%$#&_])")
 _TIMES = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
-_DEGREE = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|\\degree(?![A-Za-z])|\^\s*\{?\s*°\s*\}?")
+_DOLLARS = re.compile(r"^(\s*[-+]?(?:US)?)\$(?=\s*[-+]?[\d.][^$]*$)")  # $5, not the $5$ of a formula
+_LEADING = re.compile(r"^(?:=|\\approx(?![A-Za-z]))\s*(?=\S)")
+_MINUS = re.compile(r"^(?:minus|negative) (?=[\d.])", re.IGNORECASE)
+_EMPHASIS = re.compile(r"^(\*{1,2})([^*]+)\1")  # ** elsewhere is a power
+_AROUND = re.compile(r"\{(\{*[^{},;|]*\}*)\}|\"([^\"]+)\"|'([^']+)'")
+_DEGREE = re.compile(
+    r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))|\\degree(?![A-Za-z])|\^\s*\{?\s*°\s*\}?"
+    r"|(?<=\d)\^(?:\{o\}|o(?![A-Za-z]))"
+)
 
 
 def fold(text: str) -> str:
@@ -101,7 +112,8 @@ def unwrap(text: str) -> str:
 
 def clean(text: str) -> str:
     """Folded and unwrapped, without delimiters of formulas, sizes and spacing commands; degrees are ``°``."""
-    text = unwrap(_DROPPED.sub("", _SPACE.sub(" ", fold(text))))
+    text = _DOLLARS.sub(r"\1\\$", fold(text))
+    text = unwrap(_DROPPED.sub("", _SPACE.sub(" ", text)))
     text = _DEGREE.sub("°", _ESCAPED.sub(r"\1", text)).replace("\\lbrace", "\\{").replace("\\rbrace", "\\}")
     text = text.replace("\\varnothing", "\\emptyset")
     text = _TIMES.sub(r"\\times ", text)
@@ -110,12 +122,13 @@ def clean(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Without emphasis around the whole, and braces around the whole."""
+    """Without emphasis at the start, and braces, quotation marks, a sign of equality before the whole."""
     for _ in range(3):
-        text = text.strip(" \t`").rstrip("., ;:")
-        if len(text) > 4 and text[:2] == text[-2:] == "**":
-            text = text[2:-2]
-    return re.sub(r"(?<=[A-Za-z]{2})!+$", "", text)
+        text = _EMPHASIS.sub(r"\2", text.strip(" \t`").rstrip("., ;:"))
+        if around := _AROUND.fullmatch(text):
+            text = next((inner for inner in around.groups() if inner is not None), "")
+        text = _LEADING.sub("", text)
+    return re.sub(r"(?<=[A-Za-z]{2})!+$", "", _MINUS.sub("-", text))
 
 
 def unbox(text: str) -> str:

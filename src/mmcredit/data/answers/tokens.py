@@ -80,7 +80,7 @@ _COMMANDS = {
     **{"begin": "begin", "end": "end", "emptyset": "empty", "varnothing": "empty", "approx": "=", "lor": "or"},
     **{"land": "and", "degree": "°", "equiv": "=", "or": "or", "prime": "'", "and": "and", "vee": "or"},
 }
-_WORDS = {"or": "or", "and": "and", "union": "cup", "pi": "pi", "infinity": "oo"}
+_WORDS = {"or": "or", "and": "and", "union": "cup", "pi": "pi", "infinity": "oo", "inf": "oo"}
 _TOKEN = re.compile(
     r"(?P<space>\s+)|\\(?P<command>[A-Za-z]+)|(?P<word>[A-Za-z]+)|(?P<row>\\\\)|(?P<set>\\[{}|])"
     r"|(?P<symbol>\*\*|<=|>=|!=|==|[-+*/^_=<>()\[\]{},;:|!%'&°])"

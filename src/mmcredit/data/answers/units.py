@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from mmcredit.data.answers.numerals import SCALES, in_words
+
 Powers = tuple[tuple[str, int], ...]  # of base dimensions, sorted
 
 
@@ -63,17 +65,20 @@ for _names, _factors, _powers in (
 
 _NO_UNIT = "or and not no is are was to the but maybe than if then plus minus times thousand million billion trillion "
 _NO_UNIT += (
-    "hundred dozen half point sqrt sin cos tan cot sec csc log ln lg exp pi theta alpha beta choice option answer"
+    "hundred dozen hundreds dozens thousands millions billions trillions half halves third thirds fifth "
+    "fifths tenth tenths hundredth hundredths thousandth thousandths doubled tripled factorial infinity "
+    "point sqrt sin cos tan cot sec csc log ln lg exp pi theta alpha beta choice option answer"
 )
 _NO_UNITS = frozenset(_NO_UNIT.split())
 _POWER = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "squared": 2, "cubed": 3}
+_DIGITS = re.compile(r"[\d.,]*")
 _PREFIX = re.compile(r"^([-+]?)\s*(US\$|USD|EUR|GBP|CNY|RMB|[$€£¥₹])\s*(?=[\d.])")
 _START = re.compile(r"(?<![A-Za-z\\])(?:°\s?[CF](?![A-Za-z])|[A-Za-zµμΩ]{1,20}|[°€£¥$Ω])")
 _TERM = re.compile(
     r"\s*(/|per(?![A-Za-z])|\*|\\cdot(?![A-Za-z]))?\s*(°\s?[CF](?![A-Za-z])|[A-Za-zµΩ]{1,20}|[°€£¥$])\.?"
     r"(?:\s*\^\s*(?:\{\s*(-?\d)\s*\}|(-?\d)))?"
 )
-_NUMBER_ENDS = (*"0123456789.})%°", "\\pi")
+_NUMBER_ENDS = (*"0123456789.})%°", "\\pi", *(f" {scale}" for scale in SCALES))
 _TRIGONOMETRY = re.compile("sin|cos|tan|cot|sec|csc")
 MOST_WORDS = 4
 
@@ -81,8 +86,10 @@ MOST_WORDS = 4
 def split(text: str) -> tuple[str, Unit | None]:
     """A text and the unit at its end (or currency at its start); None where there is none."""
     if found := _PREFIX.match(text):
-        sign = found[2].removeprefix("US").lower() if found[2] == "US$" else found[2]
-        return found[1] + text[found.end() :], unit(sign)
+        sign, rest = found[2].removeprefix("US") if found[2] == "US$" else found[2], text[found.end() :]
+        number, behind = rest[: (end := _DIGITS.match(rest).end())], rest[end:]  # type: ignore[union-attr]
+        each = unit(f"{sign}{behind}") if behind.lstrip().startswith(("/", "per ")) else unit(behind) and unit(sign)
+        return (found[1] + number, each) if each else (found[1] + rest, unit(sign))
     for m in _START.finditer(text):
         before = text[: m.start()].rstrip()
         if not before.endswith(_NUMBER_ENDS):
@@ -90,6 +97,8 @@ def split(text: str) -> tuple[str, Unit | None]:
         glued = m[0].isalpha() and m.start() == len(before)  # 5m and 2abc are products, 5cm is not
         if glued and (len(m[0]) == 1 or _measure(m[0]) is None):
             continue
+        if m[0] == "°" and "°" in before and "," in before:
+            return text, None  # 60°,120°
         if (found_unit := unit(text[m.start() :])) and not (m[0] == "°" and _TRIGONOMETRY.search(before)):
             return before.replace("°", "") if m[0] == "°" else before, found_unit
     return text, None
@@ -105,6 +114,8 @@ def unit(text: str) -> Unit | None:
             return None
         at, words = m.end(), words + 1
         if m[2] in _POWER:
+            if m[2] in ("squared", "cubed") and at == len(text.rstrip()):
+                return None  # 7 squared
             raised = _POWER[m[2]]
             continue
         known = _look_up(m[2])
@@ -124,14 +135,14 @@ def _look_up(word: str) -> tuple[dict[str, int], Fraction] | None:
     low = word.lower()
     if known := _measure(word):
         return known
-    if len(low) < 3 or low in _NO_UNITS or not low.isalpha():
+    if len(low) < 3 or low in _NO_UNITS or not low.isalpha() or in_words(low) is not None:
         return None
     return {low.removesuffix("s"): 1}, Fraction(1)
 
 
 def _measure(word: str) -> tuple[dict[str, int], Fraction] | None:
     word = word.replace(" ", "").replace("µ", "u").replace("μ", "u")
-    low = word.lower()
+    low = word.lower() if len(word) > 1 else word  # 7 M are millions rather than metres
     names = (word, low, low.removesuffix("s"), low.removesuffix("es"))
     return next((_KNOWN[name] for name in names if name in _KNOWN), None)
 

@@ -69,10 +69,13 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``terms[0] signs[0] terms[1] ...`` with signs ``=``, ``<``, ``<=``, ``>``, ``>=``, ``!=``."""
+    """``terms[0] signs[0] terms[1] ...`` with signs ``=``, ``<``, ``<=``, ``>``, ``>=``, ``!=``.
+
+    ``rounded`` is the place of the first term behind a sign of approximation, 0 without one."""
 
     terms: tuple[Quantity, ...]
     signs: tuple[str, ...]
+    rounded: int = 0
 
 
 @dataclass(frozen=True, slots=True)

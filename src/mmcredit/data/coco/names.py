@@ -7,6 +7,8 @@ import unicodedata
 IRREGULAR = {
     "person": "people", "man": "men", "woman": "women", "child": "children", "mouse": "mice", "goose": "geese",
     "foot": "feet", "tooth": "teeth", "knife": "knives", "leaf": "leaves", "shelf": "shelves", "loaf": "loaves",
+    "policeman": "policemen", "fireman": "firemen", "snowman": "snowmen", "wolf": "wolves", "calf": "calves",
+    "potato": "potatoes", "tomato": "tomatoes", "ox": "oxen",
     "sheep": "sheep", "deer": "deer", "fish": "fish", "broccoli": "broccoli", "skis": "skis", "scissors": "scissors",
 }  # fmt: skip
 PLURAL_ONLY = {"skis", "scissors"}

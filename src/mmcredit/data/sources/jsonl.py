@@ -3,8 +3,9 @@
 ``{"image": "a.png", "question": "how many?", "answer": "2", "family": "counting", "boxes": [[8, 8, 20, 20]]}``
 
 ``image`` (or ``images``, a list) is a path relative to the file, base64 or a ``data:`` URI; leave it out for text-only
-questions. ``<image>`` or ``<image 1>`` in the question says where it stands. ``boxes`` are xywh in absolute pixels of
-the first image as stored (``exif``), the primary one first; ``proposal_bbox``, ``target_bbox``, ``argument_bbox`` and
+questions (a picture under any other name is refused). ``<image>`` or ``<image 1>`` in the question says where it
+stands. ``boxes`` are xywh in absolute pixels of the first image as stored (``exif``), the primary one first;
+``proposal_bbox``, ``target_bbox``, ``argument_bbox`` and
 ``bbox`` are single boxes. ``id`` defaults to the line number. ``reference`` (a response to
 compare with), ``pseudo_ground_truth`` (what the picture shows) and ``key_facts`` (a list) are read by judges,
 ``solution`` (worked out, with the answer) by OPSD's teacher. ``choices`` (a list) are the options A, B, ... of the
@@ -15,6 +16,7 @@ question, where its text does not list them. ``pass_rate`` (0..1) is how often s
 from __future__ import annotations
 
 import codecs
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution", "choices",
 # become ``Sample.meta``, lists one entry a line
 KNOWN = {"id", "answer", "family", "boxes", "objects", *BOX_FIELDS, *NOTES}
 PARTS = ("train", "val", "all")
+PICTURE_FILE = re.compile(r"\.(?:png|jpe?g|webp|gif|bmp|tiff?)$", re.IGNORECASE)
 
 
 class Jsonl:
@@ -118,6 +121,8 @@ class Jsonl:
         question, answer = text(data, "question", "problem"), text(data, "answer")
         shown = next((key for key in ("images", "image") if data.get(key) not in (None, [])), "images")
         cells = listed(data.get(shown))
+        if not cells and (key := _misnamed(data)):
+            raise BadRow("image_field", f"there is no image, but {key} names a picture; the field must be called image")
         asked = "question" if data.get("question") is not None else "problem"
         self.report.columns |= {key: key for key in data if key in KNOWN} | {"question": asked}
         self.report.columns |= {"images": shown} if cells else {}
@@ -144,3 +149,9 @@ class Jsonl:
             raise BadRow("placeholder_order", "boxes are on the first image, but the question names another one first")
         sizes = tuple(self.orientation.size(facts) for _, facts in ordered)
         return {"question": question, "cells": tuple(cell for cell, _ in ordered), "sizes": sizes}
+
+
+def _misnamed(data: dict[str, Any]) -> str | None:
+    """The unknown field that names picture files, if there is one: such a row would pass as text only."""
+    firsts = ((key, listed(value)[:1]) for key, value in data.items() if key not in {*KNOWN, "question", "problem"})
+    return next((k for k, v in firsts if v and isinstance(v[0], str) and PICTURE_FILE.search(v[0])), None)

@@ -18,6 +18,7 @@ from transformers import AutoModelForImageTextToText
 
 import mmcredit.models
 from mmcredit.algorithm.parent import Parent
+from mmcredit.checkpoints import FORMAT
 from mmcredit.checks import check
 from mmcredit.data.world.source import World
 from mmcredit.fit import fit
@@ -72,6 +73,22 @@ def test_resuming_a_finished_run_or_a_foreign_file_is_refused(unbroken, tmp_path
     for name in ("noise", "foreign"):
         with pytest.raises(UserError, match=f"{name}.ckpt is no checkpoint of mmcredit.fit"):
             fit(config(tmp_path, *SMALL, f"ckpt_path={tmp_path}/{name}.ckpt"))
+
+
+def test_a_folder_of_parts_is_refused_where_models_are_whole(tmp_path):
+    folder = tmp_path / "checkpoints" / "step-1.ckpt"
+    folder.mkdir(parents=True)
+    torch.save({"mmcredit": {"rollout_step": 1, "format": FORMAT}}, folder / "meta.pt")
+    with pytest.raises(UserError, match=r"step-1.ckpt is a folder with a part from every rank: .* trainer=fsdp"):
+        fit(config(tmp_path / "run", *SMALL, f"ckpt_path={tmp_path}"))
+
+
+def test_a_checkpoint_of_another_version_is_refused_before_anything_is_loaded(unbroken, tmp_path):
+    saved = torch.load(unbroken / "checkpoints/last.ckpt", weights_only=True)
+    del saved["mmcredit"]["format"]
+    torch.save(saved, tmp_path / "old.ckpt")
+    with pytest.raises(UserError, match=rf"old.ckpt has checkpoint format none, this version .* format {FORMAT}"):
+        fit(config(tmp_path / "run", *SMALL, "steps=9", f"ckpt_path={tmp_path}/old.ckpt"))
 
 
 def agree(found: Path, expected: Path) -> None:

@@ -24,7 +24,10 @@ def check(cfg: DictConfig) -> None:
     check_sizes(cfg)
     check_processes(ranks(cfg.trainer), cfg.trainer.num_nodes)
     if cfg.ckpt_path is not None:
-        check_resume(resume_from(cfg.ckpt_path), cfg.steps)
+        path = resume_from(cfg.ckpt_path)
+        check_resume(path, cfg.steps)
+        if path.is_dir() and OmegaConf.select(cfg, "trainer.strategy._target_") is None:
+            raise UserError(f"ckpt_path={path} is a folder with a part from every rank: resume it with trainer=fsdp")
     missing = [*missing_hardware(cfg), *missing_weights(cfg), *missing_data(cfg), *missing_services(cfg)]
     if missing:
         raise UserError(

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from common import TEMPLATE, WORLD
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForImageTextToText, GenerationConfig
 
 import mmcredit.models
+from mmcredit.data.encode import Encoder
 from mmcredit.models.load import export, load_policy
 from mmcredit.models.lora import merged
 from mmcredit.models.processor import load_processor
@@ -34,10 +36,6 @@ def logits(hf, prompts) -> Tensor:
 @pytest.fixture
 def shown():
     """A world question as the shipped model's processor encodes it."""
-    from conftest import TEMPLATE, WORLD
-
-    from mmcredit.data.encode import Encoder
-
     return Encoder(load_processor(str(SHIPPED)), TEMPLATE)([WORLD[0]])
 
 

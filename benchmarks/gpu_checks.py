@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.gpu_runs import LIMITS, apart, curves
 from benchmarks.ours import FIXED, MIXED, NATURAL, Steps
 from benchmarks.packing import PLAIN_IDS
 from benchmarks.settings import SMALLEST, Settings
@@ -27,7 +25,6 @@ from mmcredit.types import Prompts, Rollout
 
 SMALL = replace(SMALLEST, prompts=4, group=4, new_tokens=16)
 SAME_LOGP, SAME_GRADIENT = 1e-4, 1e-4  # nats, relative; float32
-LIMITS = {"train/loss": 1e-3, "train/grad_norm": 1e-3}  # relative, over five steps; float32
 TORCHRUN, HALF = ("-m", "torch.distributed.run", "--standalone"), ("steps=2", "trainer.strategy.compute=bfloat16")
 BF16_LOGP, BF16_ANGLE = 0.1, 0.01  # nats, mean over tokens of about -10; 1 - cosine
 VLLM_LOGP = {"cpu": 1e-3, "gpu": 5e-3}  # nats, float32; attention kernels differ on GPUs
@@ -163,30 +160,6 @@ def fsdp(where: Place) -> list[Finding]:
         norm = max(half["train/grad_norm"])
         found.append(Finding(f"train/grad_norm in bf16, {n} ranks", norm, "finite, above 0", 0 < norm < float("inf")))
     return found
-
-
-def curves(folder: Path, before: list[str], *options: str) -> dict[str, list[float]]:
-    """Numbers of ``python -m mmcredit.fit``, step by step.
-
-    Raises:
-        RuntimeError: it failed; with the end of what it printed.
-    """
-    command = [sys.executable, *before, "-m", "mmcredit.fit", f"hydra.run.dir={folder}", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-250:] or done.stdout[-250:])
-    (table,) = folder.rglob("metrics.csv")
-    with table.open() as file:
-        rows = [row for row in csv.DictReader(file) if row.get("train/loss")]
-    return {name: [float(row[name]) for row in rows] for name in LIMITS}
-
-
-def apart(one: dict[str, list[float]], other: dict[str, list[float]], name: str) -> float:
-    """Largest difference over the largest value; infinite where the numbers of steps differ."""
-    a, b = one[name], other[name]
-    if len(a) != len(b):
-        return float("inf")
-    return max(abs(x - y) for x, y in zip(a, b, strict=True)) / max(map(abs, a))
 
 
 def vllm(where: Place) -> list[Finding]:

@@ -62,20 +62,29 @@ def test_places():
     assert places(many).endswith("n7 (2) and 2 more: 20 x H") and places(many).startswith("20 ranks on n0 (2), n1 (2)")
 
 
-AGREE = "from mmcredit.processes import run_name; print(run_name())"
+AGREE = """
+import os, time
+from pathlib import Path
+from mmcredit.processes import run_name
+time.sleep(1.2 * int(os.environ["RANK"]))
+folder = Path(__file__).parent
+(folder / os.environ["RANK"]).write_text(run_name())
+while len(list(folder.glob("[01]"))) < 2:  # as a run: none ends before all have begun
+    time.sleep(0.05)
+"""
 
 
 @pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["torchrun's store", "own"])
 def test_processes_that_start_at_other_times_agree(own, tmp_path, monkeypatch):
     """The second process starts more than a second later; with and without a store of torchrun's."""
     program = tmp_path / "program.py"
-    program.write_text(f"import os, time\ntime.sleep(1.2 * int(os.environ['RANK']))\n{AGREE}\ntime.sleep(0.5)\n")
+    program.write_text(AGREE)
     if own:
         monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     command = [sys.executable, *TORCHRUN, "--standalone", "--nproc-per-node", "2", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    names = done.stdout.split()
-    assert len(names) == 2 and len(set(names)) == 1, done.stdout
+    subprocess.run(command, capture_output=True, check=True, timeout=120)
+    names = [(tmp_path / rank).read_text() for rank in "01"]
+    assert names[0] == names[1] and len(names[0]) == len("2026-12-01/11-32-00")
 
 
 def fit(folder: Path, command: list[str], *options: str) -> subprocess.Popen[bytes]:

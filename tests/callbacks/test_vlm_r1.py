@@ -115,7 +115,7 @@ def test_boxes_are_read_from_text(text, boxes):
 def test_boxes_are_read_in_linear_time(text):
     start = time.monotonic()
     assert len(corner_boxes(text)) <= 100
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 20  # quadratic reading takes minutes
 
 
 def test_gold_boxes_are_xywh_and_those_given_are_corners():

@@ -121,6 +121,8 @@ class Checkpoint(lightning.Callback):
             self._publish(partial)
 
     def _publish(self, partial: Path) -> None:
+        if partial.parent != self.folder or not partial.name.endswith(PARTIAL):
+            return  # somebody else saves under a name of their own
         step = int(partial.name.split(".")[0].removeprefix("step-"))
         name = publish(partial, step)
         with self.lock:

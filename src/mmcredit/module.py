@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View, Weights
 from mmcredit.types import Grades, Prompts, Responses, Rollout, Sample, UserError
 
+log = logging.getLogger(__name__)
 RESUMED = (
     "rollout_step",
     "drawn_batches",
@@ -226,7 +228,11 @@ class CreditModule(lightning.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["mmcredit"] = {"format": FORMAT} | {key: getattr(self, key) for key in RESUMED}
-        checkpoint["mmcredit"]["trained"] = len(trained(self.policy))
+        checkpoint["mmcredit"] |= {"trained": len(trained(self.policy)), "methods": self._methods}
+
+    @property
+    def _methods(self) -> list[str]:
+        return [type(method).__name__ for method in self.chain]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         before, now = checkpoint["mmcredit"]["trained"], len(trained(self.policy))
@@ -235,5 +241,7 @@ class CreditModule(lightning.LightningModule):
                 f"the checkpoint trained {before} tensors, this run {now}: "
                 "resume with the same model/train and model.train"
             )
+        if (methods := checkpoint["mmcredit"].get("methods", self._methods)) != self._methods:
+            log.warning("the checkpoint was trained with methods %s, this run goes on with %s", methods, self._methods)
         for key in RESUMED:
             setattr(self, key, checkpoint["mmcredit"][key])

@@ -50,7 +50,9 @@ class DataModule(lightning.LightningDataModule):
         if batch_size < 1:
             raise UserError(f"data.batch_size={batch_size} must be at least 1")
         if len(train) == 0:
-            raise UserError("the training data is empty: no sample was read; check data.path")
+            raise UserError(
+                "the training data is empty: no sample was read; check data.path, and data.val_share if it is set"
+            )
         self.pool, self.sampler = Pool(train, difficulty), sampler or Shuffle()
         if not len(self.pool):
             raise UserError(f"none of the {len(train)} training samples is admitted by data.difficulty ({difficulty})")
@@ -58,7 +60,7 @@ class DataModule(lightning.LightningDataModule):
             raise UserError(
                 f"data.batch_size={batch_size} exceeds the {len(self.pool)} training samples"
                 f"{' that data.difficulty admits' if difficulty else ''}; "
-                f"use data.batch_size={len(self.pool)} or less"
+                f"use data.batch_size={len(self.pool)} or less, and algorithm.mini_batch and micro_batch that divide it"
             )
         self.sampler.check(self.pool, batch_size)
         self.train, self.template, self.seed = train, template, seed

@@ -150,6 +150,6 @@ def _outliner(source: Rows) -> Callable[[int], Outline]:
         return Outline(sample.id, sample.question, tuple(image.size for image in sample.images), sample.answer)
 
     known: Callable[[int], Outline] | None = getattr(source, "outline", None)
-    if known is None and len(source) > 10_000:
+    if known is None and len(source) > 10_000 and not getattr(source, "generated", False):
         log.info("%s tells no sizes of its images: decoding all %d", type(source).__name__, len(source))
     return known or decoded

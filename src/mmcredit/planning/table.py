@@ -9,7 +9,11 @@ from mmcredit.planning.tokens import petaflop
 def table(plan: Plan) -> str:
     """Parameters, memory and tokens in Markdown."""
     model, load = plan.model, plan.load
-    lines = [f"{model.kind}, {model.total / 1e9:.2f} billion parameters ({plan.setup.trained / 1e9:.2f} trained)", ""]
+    lines = [
+        f"{model.kind}, {model.total / 1e9:.2f} billion parameters ({plan.setup.trained / 1e9:.2f} trained); "
+        f"each model on {plan.setup.gpus} GPU{'s' if plan.setup.gpus > 1 else ''}",
+        "",
+    ]
     lines += ["| memory of a GPU | GiB |", "|---|---|"]
     lines += [f"| {name} | {size:.1f} |" for name, size in plan.memory.items() if size >= 0.05]
     lines += [f"| **at most** | **{plan.peak:.1f}** of {plan.gpu_gib:.0f} |", ""]

@@ -101,13 +101,12 @@ def box(value: object, name: str, size: tuple[int, int] | None) -> Box:
     if size is None:
         raise BadRow("box_without_image", f"{name} is given but there is no image")
     numbers = value if isinstance(value, list) else []
-    beyond = f"{name} {str(value)[:80]} reaches outside the image of {size[0]}x{size[1]} pixels"
+    given = f"{name} {str(value)[:80]}"
+    beyond = f"{given} (x, y, width, height) reaches outside the image of {size[0]}x{size[1]} pixels"
     if len(numbers) != 4 or any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
         raise BadRow("box_malformed", f"{name} must be four numbers x, y, w, h, this is {str(value)[:80]}")
     if max(map(abs, numbers)) > max(size) + 1:  # also numbers too large for a float
-        raise BadRow(
-            "box_outside_image", f"{name} {str(value)[:80]} reaches outside the image of {size[0]}x{size[1]} pixels"
-        )
+        raise BadRow("box_outside_image", beyond)
     found = Box(*map(float, numbers))
     if not (found.w > 0 and found.h > 0 and found.x >= 0 and found.y >= 0):
         raise BadRow("box_malformed", f"{name} {value} needs x, y >= 0 and w, h > 0")

@@ -12,7 +12,7 @@ from mmcredit.credit import CreditCallback, check_sampling
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.rollout.vllm import VLLMEngine, named_weights, one_placeholder_a_picture
-from mmcredit.rollout.vllm_core import Reply, Request
+from mmcredit.rollout.vllm_core import LocalCore, Reply, Request
 from mmcredit.scoring.edits import PixelMask
 from mmcredit.types import UserError
 
@@ -138,3 +138,8 @@ def test_log_probs_are_those_that_the_trainer_counts(temperature, top_p, plain):
     core = FakeCore()
     VLLMEngine(replace(LAW, temperature=temperature, top_p=top_p), 0, core)
     assert core.plain is plain
+
+
+def test_one_vllm_over_several_gpus_is_refused():
+    with pytest.raises(UserError, match=r"tensor_parallel_size=2.*use 1"):
+        LocalCore("anywhere", tensor_parallel_size=2)

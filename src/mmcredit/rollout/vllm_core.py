@@ -68,10 +68,12 @@ class LocalCore:
         options: further arguments of ``vllm.LLM``: dtype, max_model_len, gpu_memory_utilization, ...
 
     Raises:
-        UserError: vLLM is not installed.
+        UserError: vLLM is not installed, or shall be spread over several GPUs.
     """
 
     def __init__(self, path: str, images: int = 1, sleeps: bool = False, **options: Any) -> None:
+        if (parallel := options.get("tensor_parallel_size", 1)) != 1:
+            raise UserError(f"tensor_parallel_size={parallel}: weights can be streamed to one vLLM a rank only; use 1")
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in this process
         try:
             import vllm

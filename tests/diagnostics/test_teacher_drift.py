@@ -7,8 +7,8 @@ import torch
 
 from mmcredit.callbacks.pace import PACE, robust_z
 from mmcredit.credit import Record
-from mmcredit.diagnostics.draws import Resampler
-from mmcredit.diagnostics.teacher_drift import Signals, TeacherDrift, drift, means
+from mmcredit.diagnostics.draws import Resampler, means
+from mmcredit.diagnostics.teacher_drift import QUANTITIES, Signals, TeacherDrift, drift
 from mmcredit.evaluation.statistics import Bootstrap
 from mmcredit.types import UserError
 
@@ -47,10 +47,10 @@ def test_drift_by_hand():
     first = [Signals(q, 0, 0.2, 0.0, 0.01, 0.2) for q in range(3)]
     last = [Signals(q, 0, 0.4, 0.01, 0.0, 0.3) for q in range(3)]
     resampler = Resampler(Bootstrap(9), 3)
-    (row,) = drift({"a": means(first, resampler), "b": means(last, resampler)}, resampler).rows
+    (row,) = drift({"a": means(first, QUANTITIES, resampler), "b": means(last, QUANTITIES, resampler)}, resampler).rows
     assert (row["from"], row["to"]) == ("a", "b") and row["confidence"].value == pytest.approx(0.1)
     assert row["vision_gap / delta"].value == pytest.approx(20) == row["vision_gap / delta_null"].low
-    assert not drift({"a": means(first, resampler)}, resampler).rows
+    assert not drift({"a": means(first, QUANTITIES, resampler)}, resampler).rows
 
 
 def test_without_a_wrong_answer_there_is_nothing_to_contrast(think_bank, make_setting, shipped):

@@ -119,3 +119,11 @@ def test_frequencies_follow_the_scored_probabilities(policy, prompts, make_rollo
         share = float((first == token).float().mean())
         error = float((probability * (1 - probability) / count).sqrt())
         assert share == pytest.approx(float(probability), abs=5 * error)
+
+
+def test_log_probs_are_the_scorers_own_in_float32_arithmetic_alone(policy, prompts):
+    """Mixed precision rounds decoding and scoring differently, though the weights are float32."""
+    engine = HFEngine(SamplingLaw(2, 1.0, 1.0, 4), seed=0)
+    assert engine.generate(policy, prompts, 0).exact
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not engine.generate(policy, prompts, 0).exact

@@ -18,7 +18,7 @@ import numpy as np
 
 from mmcredit.diagnostics.annotation import labelled, routed
 from mmcredit.diagnostics.bank import Claim
-from mmcredit.diagnostics.draws import Draws, Resampler, by_question
+from mmcredit.diagnostics.draws import Draws, Resampler, means
 from mmcredit.diagnostics.figures import bars
 from mmcredit.diagnostics.findings import Cell, Findings, Row, Section
 from mmcredit.diagnostics.setting import Setting
@@ -72,7 +72,7 @@ class Avoidance:
         for who, policy in setting.policies():
             every = self.audit(setting, policy)
             rows = [row for row in every if row is not None]
-            found[who] = means(rows, setting.resampler)
+            found[who] = means(rows, MEASURES, setting.resampler)
             row: dict[str, Cell] = {"checkpoint": who, "annotated": f"{len(rows)}/{len(every)}"}
             row |= {key: setting.resampler.estimate(value) for key, value in found[who].items()}
             table.append(row | {"median length": median(r.length for r in rows) if rows else None})
@@ -127,17 +127,6 @@ def audited(
         bad / len(direct) if direct else float("nan"), float(bad > 0), float(right), float(hedged), float(silent),
         float(len(spans)),
     )  # fmt: skip
-
-
-def means(rows: Sequence[Audited], resampler: Resampler) -> dict[str, Draws]:
-    """Each measure over responses, then questions."""
-    question, response = (np.array([getattr(row, k) for row in rows], dtype=int) for k in ("question", "response"))
-    return {
-        key: resampler.mean(
-            by_question(resampler.clusters, question, response, np.array([getattr(r, key) for r in rows], dtype=float))
-        )
-        for key in MEASURES
-    }
 
 
 def changes(found: Mapping[str, Mapping[str, Draws]], resampler: Resampler) -> Section:

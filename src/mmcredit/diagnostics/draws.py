@@ -5,7 +5,9 @@ Suffixes: Q questions, N observations, R replicates.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +81,17 @@ def _pearson(moments_RM: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.sqrt((xx / n - (x / n) ** 2) * (yy / n - (y / n) ** 2))
         return np.where(spread > 1e-12, (xy / n - x * y / n**2) / spread, np.nan)
+
+
+def means(rows: Sequence[Any], keys: Iterable[str], resampler: Resampler) -> dict[str, Draws]:
+    """Each named number of the rows, one a response (``question``, ``response``): over responses, then questions."""
+    question, response = (np.array([getattr(row, k) for row in rows], dtype=int) for k in ("question", "response"))
+    return {
+        key: resampler.mean(
+            by_question(resampler.clusters, question, response, np.array([getattr(r, key) for r in rows], dtype=float))
+        )
+        for key in keys
+    }
 
 
 def by_question(count: int, question_N: np.ndarray, response_N: np.ndarray, value_N: np.ndarray) -> np.ndarray:

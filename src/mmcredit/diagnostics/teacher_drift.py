@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from mmcredit.callbacks.pace import PACE, robust_z
-from mmcredit.diagnostics.draws import Draws, Resampler, by_question
+from mmcredit.diagnostics.draws import Draws, Resampler, means
 from mmcredit.diagnostics.figures import lines
 from mmcredit.diagnostics.findings import Cell, Findings, Row, Section
 from mmcredit.diagnostics.setting import Setting
@@ -59,7 +58,7 @@ class TeacherDrift:
         signals = {who: self.signals(setting, policy) for who, policy in setting.policies()}
         if not any(signals.values()):
             raise UserError("no response of the bank has a right and a wrong hint: no group has a wrong answer")
-        found = {who: means(rows, setting.resampler) for who, rows in signals.items()}
+        found = {who: means(rows, QUANTITIES, setting.resampler) for who, rows in signals.items()}
         estimates = {
             who: {key: setting.resampler.estimate(value) for key, value in values.items()}
             for who, values in found.items()
@@ -101,17 +100,6 @@ class TeacherDrift:
         low, high = self.method.rate_min, self.method.rate_max
         rate_N = low + (high - low) * torch.sigmoid(robust_z(s_N, s_N))
         return [float(rate_N.quantile(p / 100)) if len(rows) else float("nan") for p in PERCENT]
-
-
-def means(rows: Sequence[Signals], resampler: Resampler) -> dict[str, Draws]:
-    """Each quantity, mean over responses, then questions."""
-    question, response = (np.array([getattr(row, k) for row in rows], dtype=int) for k in ("question", "response"))
-    return {
-        key: resampler.mean(
-            by_question(resampler.clusters, question, response, np.array([getattr(r, key) for r in rows], dtype=float))
-        )
-        for key in QUANTITIES
-    }
 
 
 def drift(found: Mapping[str, Mapping[str, Draws]], resampler: Resampler) -> Section:

@@ -42,12 +42,13 @@ class HFEngine:
 
     @torch.no_grad()
     def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> Sampled:
-        """Responses and their log-probs, which are the scorer's own in float32.
+        """Responses and their log-probs, which are the scorer's own where all arithmetic is float32.
 
         Args:
             shares: versions of each prompt, one after another in ``prompts``; G / shares responses come from each.
         """
-        found = Sampled([], [], policy.dtype == torch.float32)
+        rounded = torch.is_autocast_enabled(policy.device.type)  # weights may be float32 all the same
+        found = Sampled([], [], policy.dtype == torch.float32 and not rounded)
         at_once = max(self.batch // self.law.group, 1)
         was_training = policy.training
         policy.eval()

@@ -17,6 +17,7 @@ from common import TEMPLATE, WORLD
 
 from mmcredit.data.encode import Encoder
 from mmcredit.launch import register_resolvers
+from mmcredit.models import flex
 from mmcredit.models.load import frozen_copy
 from mmcredit.models.processor import ImageOnlyProcessor
 from mmcredit.models.tiny import build_model, build_processor, train_tokenizer
@@ -115,3 +116,26 @@ def make_scorer(
         return Scorer(models, Encoder(processor, TEMPLATE), **options)
 
     return make
+
+
+class BlockMasks:
+    """How often attention was given a block mask."""
+
+    count = 0
+
+
+@pytest.fixture
+def block_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockMasks]:
+    """FlexAttention on this CPU, by PyTorch's references: of the backward pass, too, which it refuses to run here."""
+    calls, attention = BlockMasks(), flex.block_attention
+
+    def counted(*arguments: Any) -> torch.Tensor:
+        calls.count += 1
+        return attention(*arguments)
+
+    monkeypatch.setattr(flex, "DEVICES", {"cpu"})
+    monkeypatch.setattr(flex, "block_attention", counted)
+    monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *_: None)
+    flex.agrees.cache_clear()
+    yield calls
+    flex.agrees.cache_clear()

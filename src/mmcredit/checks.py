@@ -22,6 +22,7 @@ def check(cfg: DictConfig) -> None:
     """
     check_numbers(cfg)
     check_sizes(cfg)
+    check_attention(cfg)
     check_processes(ranks(cfg.trainer), cfg.trainer.num_nodes)
     if cfg.ckpt_path is not None:
         path = resume_from(cfg.ckpt_path)
@@ -112,6 +113,16 @@ def check_sizes(cfg: DictConfig) -> None:
         raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
     if (best := OmegaConf.select(cfg, "observers.checkpoint.keep_best")) and cfg.val_every is None:
         raise UserError(f"observers.checkpoint.keep_best={best} needs validations during training, e.g. val_every=20")
+
+
+def check_attention(cfg: DictConfig) -> None:
+    """An attention that can be trained where the run is."""
+    wanted, accelerator = OmegaConf.select(cfg, "model.policy.attention"), cfg.trainer.accelerator
+    if wanted == "flex" and accelerator not in ("gpu", "cuda", "auto"):
+        raise UserError(
+            f"model.policy.attention=flex cannot train with trainer.accelerator={accelerator}: PyTorch has a backward "
+            "pass of FlexAttention on GPUs only; use model.policy.attention=auto or sdpa"
+        )
 
 
 def ranks(trainer: DictConfig) -> int:

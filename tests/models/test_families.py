@@ -14,6 +14,7 @@ from tiny_families import CASES, Qwen25, build
 from mmcredit.data.encode import Encoder
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
+from mmcredit.models import flex
 from mmcredit.models.families import family_of, qwen2_5_vl
 from mmcredit.models.image_only import ImageOnly
 from mmcredit.models.layout import Row
@@ -166,6 +167,32 @@ def test_gradients_equal_those_of_each_response_alone(subject, rollout):
     for scorer in subject.scorers():
         found = gradients(policy, [lambda s=scorer: s.train_scores(rollout).logp_S.sum()])
         assert (found - expected).norm() <= 1e-5 * expected.norm()
+
+
+def test_block_masks_say_what_dense_masks_say(subject, rollout, block_masks):
+    """Log-probs and gradients, shared rows where they can be; attention of the vision tower stays as it was."""
+    policy, found = subject.policy, []
+    for name in (flex.NAME, "sdpa"):
+        flex.choose(policy.hf, name)
+        calls = block_masks.count
+        logps = [scorer.logp(rollout, View()) for scorer in subject.scorers()]
+        slope = gradients(policy, [lambda: subject.scorers()[-1].train_scores(rollout).logp_S.sum()])
+        found.append((*logps, slope))
+        assert (block_masks.count > calls) == (name == flex.NAME)
+    *logps, slope = zip(*found, strict=True)
+    for ours, theirs in logps:
+        torch.testing.assert_close(ours, theirs, atol=TOLERANCE, rtol=0)
+    assert (slope[0] - slope[1]).norm() <= 1e-5 * slope[1].norm()
+
+
+def test_block_masks_leave_generate_alone(subject, block_masks):
+    """Hugging Face's own masks, where ours are not used."""
+    policy, prompts = subject.policy, subject.prompts
+    inputs, found = subject.plain(1, prompts.ids[1][None]), []
+    for name in (flex.NAME, "sdpa"):
+        flex.choose(policy.hf, name)
+        found.append(policy.hf.generate(**inputs, do_sample=False, max_new_tokens=6)[0].tolist())
+    assert found[0] == found[1] and not block_masks.count
 
 
 def test_divergences_equal_full_logits(subject, rollout):

@@ -288,8 +288,7 @@ def test_packing_checks_itself_and_falls_back_loudly(make_rollout, make_scorer, 
     def leaking(rows, *options, **named):
         """Every response sees the ones before it."""
         layout = lay_out(rows, *options, **named)
-        length = layout.ids_RL.shape[1]
-        layout.attention_R1LL.masked_fill_(torch.ones(length, length, dtype=torch.bool).tril(), 0.0)
+        layout.ends_RL.fill_(layout.ids_RL.shape[1])
         return layout
 
     monkeypatch.setattr(vlm, "lay_out", leaking)

@@ -3,6 +3,8 @@
 The responses of a row form a tree: what a response shares with the one before it is not computed again. A token sees
 the prompt and its own path; positions go on right after the prompt. With one response a row this is the plain padded
 batch; with a whole group it is exact, and the prompt, or any beginning that responses share, is computed once.
+Tokens stand in the tree's depth-first order, so those that see a token are it and all up to the end of its branch: one
+number a token says who sees whom.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Layout:
 
     ids_RL: Tensor
     positions_3RL: Tensor
-    attention_R1LL: Tensor  # additive: 0 sees, dtype minimum does not
+    ends_RL: Tensor  # int32, first place after the last token that sees this one
     real_RL: Tensor  # bool, tokens that are not padding
     predictors_U: Tensor  # index into the flattened [R*L] of the token before the scored one
     targets_U: Tensor  # ids of the scored tokens
@@ -91,41 +93,43 @@ def cheapest_sharing(
     return min(sorted(sizes), key=cost)
 
 
-def lay_out(rows: Sequence[Row], pad_id: int, dtype: torch.dtype, left_pad: bool = False) -> Layout:
+def lay_out(rows: Sequence[Row], pad_id: int, left_pad: bool = False) -> Layout:
     """Place the rows in one tensor. ``left_pad`` puts the padding first (results do not depend on it)."""
     length = max(row.tokens for row in rows)
     device = rows[0].prompt_L.device
     ids = torch.full((len(rows), length), pad_id, device=device)
     positions = torch.zeros(3, len(rows), length, dtype=torch.long, device=device)
-    sees = torch.zeros(len(rows), length, length, dtype=torch.bool, device=device)
+    alone = torch.arange(1, length + 1, dtype=torch.int32, device=device)
+    ends = alone.repeat(len(rows), 1)  # padding sees itself: no empty softmax row
     real = torch.zeros(len(rows), length, dtype=torch.bool, device=device)
     predictors, targets = [], []
     for r, row in enumerate(rows):
         base = length - row.tokens if left_pad else 0
         prompt_end = base + len(row.prompt_L)
         ids[r, base:prompt_end], positions[:, r, base:prompt_end] = row.prompt_L, row.positions_3L
-        sees[r, base:prompt_end, base:prompt_end] = _causal(len(row.prompt_L), device)
         real[r, base : base + row.tokens] = True
+        ends[r, base : base + row.tokens] = base + row.tokens
         end, next_position = prompt_end, int(row.positions_3L.max()) + 1
         path = torch.tensor([prompt_end - 1], device=device)  # places of the last prompt token and of a response
         for i, (y, first) in enumerate(zip(row.responses, row.starts, strict=True)):
             start, end = end, end + len(y) - first
             ids[r, start:end] = y[first:]
             positions[:, r, start:end] = torch.arange(first, len(y), device=device) + next_position
-            sees[r, start:end, base:prompt_end] = True
-            sees[r, start:end, path[1 : first + 1]] = True
-            sees[r, start:end, start:end] = _causal(end - start, device)
+            ends[r, path[first + 1 :]] = start  # here the branches end that this response leaves
             path = torch.cat([path[: first + 1], torch.arange(start, end, device=device)])
             chosen = slice(None) if row.scored is None else row.scored[i]
             predictors.append(path[: len(y)][chosen] + r * length)
             targets.append(y[chosen])
-    sees |= torch.eye(length, dtype=torch.bool, device=device)  # padding sees itself: no empty softmax row
-    attention = torch.zeros(sees.shape, dtype=dtype, device=device).masked_fill_(~sees, torch.finfo(dtype).min)
     empty = torch.zeros(2, 0, dtype=torch.long, device=device)
     pairs = torch.cat([empty, torch.stack([torch.cat(predictors), torch.cat(targets)])], 1) if predictors else empty
     (predictors_U, targets_U), unique_S = pairs.unique(dim=1, return_inverse=True)
-    return Layout(ids, positions, attention[:, None], real, predictors_U, targets_U, unique_S)
+    return Layout(ids, positions, ends, real, predictors_U, targets_U, unique_S)
 
 
-def _causal(n: int, device: torch.device) -> Tensor:
-    return torch.ones(n, n, dtype=torch.bool, device=device).tril()
+def dense_mask(ends_RL: Tensor, dtype: torch.dtype) -> Tensor:
+    """[R, 1, L, L] additive mask: 0 where a query (first L) sees a key (second L), the type's minimum where it does
+    not."""
+    places_L = torch.arange(ends_RL.shape[1], device=ends_RL.device)
+    sees_RLL = (places_L[:, None] >= places_L) & (places_L[:, None] < ends_RL[:, None])
+    mask = torch.zeros(sees_RLL.shape, dtype=dtype, device=ends_RL.device)
+    return mask.masked_fill_(~sees_RLL, torch.finfo(dtype).min)[:, None]

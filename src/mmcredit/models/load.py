@@ -13,11 +13,14 @@ from transformers import AutoModelForImageTextToText
 
 from mmcredit.checkpoints import replace_folder
 from mmcredit.functional import rank
+from mmcredit.models import flex
 from mmcredit.models.lora import WithoutAdapters, adapters, save_merged
 from mmcredit.models.shard import whole_weights
 from mmcredit.models.trainable import everything
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
+
+ATTENTIONS = ("auto", "sdpa", "flex")
 
 
 def load_policy(
@@ -26,6 +29,7 @@ def load_policy(
     train: Callable[[VisionLanguageModel], None] = everything,
     gradient_checkpointing: bool = False,
     feature_cache: int = 512,
+    attention: str = "auto",
 ) -> VisionLanguageModel:
     """A policy from a directory or hub name.
 
@@ -35,15 +39,21 @@ def load_policy(
         train: what is trained, one of ``trainable``.
         gradient_checkpointing: keep one layer's activations at a time and compute the others again in backward.
         feature_cache: MiB of vision features kept for pictures that come again; 0 keeps none.
+        attention: of the language model: ``sdpa``, with dense masks; ``flex``, with block masks on GPUs, if it agrees
+            with SDPA there; ``auto``, the latter where there is a GPU.
 
     Raises:
-        UserError: unknown dtype, or model of an unknown family.
+        UserError: unknown dtype or attention, or model of an unknown family.
     """
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype):
         raise UserError(f"model.policy.dtype={dtype!r} does not exist; use float32, bfloat16 or float16")
+    if attention not in ATTENTIONS:
+        raise UserError(f"model.policy.attention={attention!r} does not exist; use {', '.join(ATTENTIONS)}")
     policy = VisionLanguageModel(AutoModelForImageTextToText.from_pretrained(path, dtype=torch_dtype))
     policy.feature_cache.max_bytes = feature_cache * 2**20
+    if attention == "flex" or (attention == "auto" and torch.cuda.is_available()):
+        flex.choose(policy.hf, flex.NAME)
     if gradient_checkpointing:
         checkpoint_activations(policy.hf)
     train(policy)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import Cache
 
+from mmcredit.models import flex
 from mmcredit.models.families import family_of
 from mmcredit.models.feature_cache import FeatureCache
 from mmcredit.models.features import ImageFeatures
@@ -61,7 +62,7 @@ class VisionLanguageModel(Paced):
 
     def _shortest_text(self) -> Tensor:
         ids = torch.full((1,), self.pad_id, device=self.device)
-        layout = lay_out([Row(ids, self.positions_of(ids, None), None, (ids,))], self.pad_id, self.dtype)
+        layout = lay_out([Row(ids, self.positions_of(ids, None), None, (ids,))], self.pad_id)
         return self.log_probs(self._read(layout, [None], None)[:, 0]).sum()
 
     @property
@@ -136,7 +137,7 @@ class VisionLanguageModel(Paced):
         return self.family.hidden_states(
             self.hf,
             embeds,
-            layout.attention_R1LL,
+            flex.mask(self.hf, layout.ends_RL, self.dtype, cache),
             layout.real_RL,
             layout.positions_3RL,
             image_mask,
@@ -180,7 +181,7 @@ class VisionLanguageModel(Paced):
         """
         if not self.family.SHARES_PREFIX and any(len(row.responses) > 1 for row in rows):
             raise ValueError(f"responses of a {self.hf.config.model_type} model cannot share a row")
-        layout = lay_out(rows, self.pad_id, self.dtype, left_pad)
+        layout = lay_out(rows, self.pad_id, left_pad)
         hidden = self.hidden_states(layout, [row.features for row in rows])
         return Predictors(hidden.flatten(0, 1)[layout.predictors_U], layout.targets_U, layout.unique_S)
 

@@ -7,11 +7,12 @@ import lightning
 from mmcredit.credit import Record
 from mmcredit.data.datamodule import DataModule
 from mmcredit.module import CreditModule
-from mmcredit.scoring.startup import check_packing, check_sight
+from mmcredit.scoring.startup import check_attention, check_packing, check_sight
 
 
 class StartChecks(lightning.Callback):
-    """Samples for two training prompts, the same on all ranks: does the model see, and does packing change nothing?
+    """Samples for two training prompts, the same on all ranks: does the model see, and do block masks and shared rows
+    change nothing?
 
     Args:
         data: whose first prompts are taken.
@@ -32,4 +33,5 @@ class StartChecks(lightning.Callback):
             self.done = True
             trial = module.sample(self.data.first_prompts(2), Record())
             check_sight(trial, module.scorer)
+            check_attention(trial, module.scorer)
             check_packing(trial, module.scorer)

@@ -67,10 +67,10 @@ class HFEngine:
     ) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
         law, device, began = self.law, policy.device, time.perf_counter()
         rows = prompt_rows(policy, prompts)
-        layout = lay_out(rows, policy.pad_id, policy.dtype, left_pad=True)
+        layout = lay_out(rows, policy.pad_id, left_pad=True)
         cache: Any = DynamicCache(config=policy.hf.config)  # the config says which layers keep keys and which a state
         hidden = policy.hidden_states(layout, [row.features for row in rows], cache)[:, -1]
-        seen = layout.attention_R1LL[:, 0, -1] == 0  # [R, L] prompt, no padding
+        seen = layout.real_RL  # what the last prompt token sees
         position = layout.positions_3RL.amax((0, 2)) + 1
         ends, forbidden = policy.end_ids, policy.forbidden_ids
         alive = torch.arange(len(uniforms), device=device)  # responses still being decoded

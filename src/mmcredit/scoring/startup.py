@@ -6,6 +6,7 @@ import logging
 
 import torch
 
+from mmcredit.models import flex
 from mmcredit.scoring.edits import Blank
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View
@@ -53,5 +54,34 @@ def check_packing(rollout: Rollout, scorer: Scorer) -> float:
             "which are slower; please report the model",
             difference,
             tolerance,
+        )
+    return difference
+
+
+def check_attention(rollout: Rollout, scorer: Scorer) -> float:
+    """Largest difference in nats between FlexAttention's block masks and SDPA's dense ones; above the tolerance of the
+    weights' type all models fall back to SDPA, with a warning. Nothing to check where block masks are not used."""
+    hfs = [model.hf for model in scorer.models.values() if flex.chosen(model.hf, model.device)]
+    if not hfs:
+        return 0.0
+    tolerance = PACKING_TOLERANCE.get(scorer.policy.dtype, max(PACKING_TOLERANCE.values()))
+    found = []
+    for name in (flex.NAME, "sdpa"):
+        for hf in hfs:
+            flex.choose(hf, name)
+        scorer.forget()
+        found.append(scorer.logp(rollout, View()).clone())
+    difference = float((found[0] - found[1]).abs().max())
+    scorer.forget()
+    if difference <= tolerance:
+        for hf in hfs:
+            flex.choose(hf, flex.NAME)
+    else:
+        log.warning(
+            "log-probs with FlexAttention differ from those with SDPA by %.1e nats (allowed %.1e): %s; please report "
+            "the model",
+            difference,
+            tolerance,
+            flex.FALLS_BACK,
         )
     return difference

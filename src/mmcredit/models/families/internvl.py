@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
 from transformers import Cache
 
 from mmcredit.models.families.common import last_hidden_state
@@ -51,7 +52,7 @@ def positions(model: Any, ids: Tensor, grids: Tensor | None) -> Tensor:
 def hidden_states(
     model: Any,
     embeds: Tensor,
-    attention: Tensor,
+    attention: Tensor | BlockMask,
     real: Tensor,
     position_ids: Tensor,
     image_mask: Tensor,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
 from transformers import Cache
 
 from mmcredit.models.families.common import last_hidden_state
@@ -34,7 +35,7 @@ PROCESSOR = Qwen25ImageOnlyProcessor
 def hidden_states(
     model: Any,
     embeds: Tensor,
-    attention: Tensor,
+    attention: Tensor | BlockMask,
     real: Tensor,
     position_ids: Tensor,
     image_mask: Tensor,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
 from transformers import Cache
 
 from mmcredit.models.families.common import last_hidden_state
@@ -39,7 +40,7 @@ PROCESSOR = ImageOnlyProcessor
 def hidden_states(
     model: Any,
     embeds: Tensor,
-    attention: Tensor,
+    attention: Tensor | BlockMask,
     real: Tensor,
     position_ids: Tensor,
     image_mask: Tensor,

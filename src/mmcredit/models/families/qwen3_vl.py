@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
 from transformers import Cache
 
 from mmcredit.models.families.common import by_prompt, last_hidden_state
@@ -55,7 +56,7 @@ def positions(model: Any, ids: Tensor, grids: Tensor | None) -> Tensor:
 def hidden_states(
     model: Any,
     embeds: Tensor,
-    attention: Tensor,
+    attention: Tensor | BlockMask,
     real: Tensor,
     position_ids: Tensor,
     image_mask: Tensor,
@@ -66,7 +67,7 @@ def hidden_states(
 
     Args:
         embeds: [R, L, D] input embeddings, image tokens already replaced.
-        attention: [R, 1, L, K] additive mask over the K keys (cached ones first).
+        attention: [R, 1, L, K] additive mask over the K keys (cached ones first), or a block mask.
         real: [R, L] bool, tokens that are not padding.
         position_ids: [3, R, L].
         image_mask: [R, L] bool, image tokens.

@@ -144,6 +144,14 @@ def packed(where: Place) -> list[Finding]:
     ]
 
 
+def flex(where: Place) -> list[Finding]:
+    """Block masks against dense ones, and against padded rows."""
+    from benchmarks.gpu_flex import compare
+
+    steps = where.steps()
+    return compare(where, steps.module.scorer, unlikely(steps))
+
+
 def fsdp(where: Place) -> list[Finding]:
     """Whole runs under torchrun, shared out over 1, 2, 4, ... ranks, against one plain process."""
     found, counts = list[Finding](), [n for n in (1, 2, 4, 8, 16) if n <= where.devices]
@@ -184,7 +192,7 @@ def trl(where: Place) -> list[Finding]:
 
 
 CHECKS: dict[str, Callable[[Place], list[Finding]]] = {
-    "bf16": bf16, "packed": packed, "fsdp": fsdp, "trl": trl, "vllm": vllm,
+    "bf16": bf16, "packed": packed, "flex": flex, "fsdp": fsdp, "trl": trl, "vllm": vllm,
 }  # fmt: skip
 
 

@@ -27,6 +27,12 @@ def test_bf16_and_packed_rows_pass(capsys):
     assert "MISMATCH" not in shown and shown.count(" ok ") >= 6 and "checks on 2 x CPU" in shown
 
 
+def test_block_masks_pass_where_they_run_without_a_backward_pass(capsys):
+    assert main(["--cpu", "--checks", "flex"]) == 0
+    shown = capsys.readouterr().out
+    assert "MISMATCH" not in shown and shown.count(" ok ") >= 4 and "gradients: skipped" in shown
+
+
 def test_a_mismatch_is_an_exit_status(monkeypatch, capsys):
     exact = gpu_checks.logp
 

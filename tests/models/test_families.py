@@ -176,7 +176,8 @@ def test_block_masks_say_what_dense_masks_say(subject, rollout, block_masks):
         flex.choose(policy.hf, name)
         calls = block_masks.count
         logps = [scorer.logp(rollout, View()) for scorer in subject.scorers()]
-        slope = gradients(policy, [lambda: subject.scorers()[-1].train_scores(rollout).logp_S.sum()])
+        scorer = subject.scorers()[-1]
+        slope = gradients(policy, [lambda s=scorer: s.train_scores(rollout).logp_S.sum()])
         found.append((*logps, slope))
         assert (block_masks.count > calls) == (name == flex.NAME)
     *logps, slope = zip(*found, strict=True)

@@ -70,7 +70,9 @@ def block_attention(query: Tensor, key: Tensor, value: Tensor, mask: BlockMask, 
 
 @functools.cache
 def _compiled() -> Any:
-    return torch.compile(flex_attention, dynamic=True)  # lengths differ from batch to batch
+    compiler: Any = torch.compile
+    # lengths differ from batch to batch; past the limit fullgraph raises, where else it would run uncompiled
+    return compiler(flex_attention, dynamic=True, fullgraph=True, recompile_limit=64, isolate_recompiles=True)
 
 
 def mask(hf: Any, ends_RL: Tensor, dtype: torch.dtype, cache: Cache | None) -> Tensor | BlockMask:

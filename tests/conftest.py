@@ -119,9 +119,10 @@ def make_scorer(
 
 
 class BlockMasks:
-    """How often attention was given a block mask."""
+    """How often attention was given a block mask, and in which types it computed."""
 
-    count = 0
+    def __init__(self) -> None:
+        self.count, self.dtypes = 0, set[torch.dtype]()
 
 
 @pytest.fixture
@@ -129,9 +130,10 @@ def block_masks(monkeypatch: pytest.MonkeyPatch) -> Iterator[BlockMasks]:
     """FlexAttention on this CPU, by PyTorch's references: of the backward pass, too, which it refuses to run here."""
     calls, attention = BlockMasks(), flex.block_attention
 
-    def counted(*arguments: Any) -> torch.Tensor:
+    def counted(query: torch.Tensor, *arguments: Any) -> torch.Tensor:
         calls.count += 1
-        return attention(*arguments)
+        calls.dtypes.add(query.dtype)
+        return attention(query, *arguments)
 
     monkeypatch.setattr(flex, "DEVICES", {"cpu"})
     monkeypatch.setattr(flex, "block_attention", counted)

@@ -6,7 +6,9 @@ import random
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch.nn.attention.flex_attention import create_block_mask, create_mask
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import DynamicCache
 
 from mmcredit.checks import check_attention as check_config
@@ -207,8 +209,6 @@ def test_copies_and_exports(flexible, processor, tmp_path):
 
 
 def test_it_is_refused_where_it_cannot_train():
-    from omegaconf import OmegaConf
-
     def cfg(attention, accelerator):
         return OmegaConf.create(
             {"model": {"policy": {"attention": attention}}, "trainer": {"accelerator": accelerator}}
@@ -218,3 +218,22 @@ def test_it_is_refused_where_it_cannot_train():
         check_config(cfg(*allowed))
     with pytest.raises(UserError, match=r"use model\.policy\.attention=auto or sdpa"):
         check_config(cfg("flex", "cpu"))
+
+
+@pytest.mark.slow
+def test_compiled_kernels_go_by_blocks_and_are_made_once_for_all_lengths():
+    """Of the forward pass, which PyTorch can compile for a CPU."""
+    torch._dynamo.reset()
+    flex._compiled.cache_clear()
+    run, draw = flex._compiled(), torch.Generator().manual_seed(0)
+    for length in (700, 300, 517, 901):
+        ends_RL = torch.full((3, length), length, dtype=torch.int32)
+        for r, (start, end) in enumerate(((20, 140), (129, 290), (1, 260))):
+            ends_RL[r, start:end] = end
+        query, key, value = (torch.randn(3, heads, length, 16, generator=draw) for heads in (4, 2, 2))
+        with torch.no_grad():
+            found = run(query, key, value, block_mask=flex.block_mask(ends_RL), enable_gqa=True)
+        wide = [part.repeat_interleave(2, 1) for part in (key, value)]
+        expected = scaled_dot_product_attention(query, *wide, dense_mask(ends_RL, torch.float32))
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1

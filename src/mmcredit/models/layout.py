@@ -69,8 +69,8 @@ def cheapest_sharing(
 ) -> int:
     """How many responses should share a row: all of them save prompt tokens, few of them save attention.
 
-    Compares the multiply-adds of a forward pass, tokens x parameters + pair x sum of squared row lengths (the mask is
-    dense), over rows that keep to the budget.
+    Compares the multiply-adds of a forward pass, tokens x parameters + pair x sum of squared row lengths (as with dense
+    masks), over rows that keep to the budget.
 
     Args:
         prompt: prompt tokens.

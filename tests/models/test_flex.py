@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -220,20 +221,40 @@ def test_it_is_refused_where_it_cannot_train():
         check_config(cfg("flex", "cpu"))
 
 
-@pytest.mark.slow
-def test_compiled_kernels_go_by_blocks_and_are_made_once_for_all_lengths():
-    """Of the forward pass, which PyTorch can compile for a CPU."""
+def compiled_equals_sdpa(lengths, trained):
+    """Rows of several blocks through ``_compiled``, made anew; outputs, and gradients if they are wanted."""
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     flex._compiled.cache_clear()
     run, draw = flex._compiled(), torch.Generator().manual_seed(0)
-    for length in (700, 300, 517, 901):
+    for length in lengths:
         ends_RL = torch.full((3, length), length, dtype=torch.int32)
         for r, (start, end) in enumerate(((20, 140), (129, 290), (1, 260))):
             ends_RL[r, start:end] = end
-        query, key, value = (torch.randn(3, heads, length, 16, generator=draw) for heads in (4, 2, 2))
-        with torch.no_grad():
-            found = run(query, key, value, block_mask=flex.block_mask(ends_RL), enable_gqa=True)
-        wide = [part.repeat_interleave(2, 1) for part in (key, value)]
-        expected = scaled_dot_product_attention(query, *wide, dense_mask(ends_RL, torch.float32))
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+        inputs = [torch.randn(3, heads, length, 16, generator=draw, requires_grad=trained) for heads in (4, 2, 2)]
+        query, *others = inputs
+        wide_key, wide_value = (part.repeat_interleave(2, 1) for part in others)
+        outs = (
+            run(*inputs, block_mask=flex.block_mask(ends_RL), enable_gqa=True),
+            scaled_dot_product_attention(query, wide_key, wide_value, dense_mask(ends_RL, torch.float32)),
+        )
+        torch.testing.assert_close(*outs, atol=1e-5, rtol=0)
+        if trained:
+            slope = torch.randn(outs[0].shape, generator=draw)
+            for ours, theirs in zip(*(torch.autograd.grad(out, inputs, slope) for out in outs), strict=True):
+                assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    flex._compiled.cache_clear()
+
+
+@pytest.mark.slow
+def test_compiled_kernels_go_by_blocks_and_are_made_once_for_all_lengths():
+    """Of the forward pass, which PyTorch can compile for a CPU."""
+    compiled_equals_sdpa((700, 300, 517, 901), trained=False)
+
+
+@pytest.mark.slow
+def test_traced_gradients_are_made_once_for_all_lengths(block_masks, monkeypatch):
+    """The graphs of both passes that a GPU's kernels are made from, run by PyTorch's references."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    compiled_equals_sdpa((700, 300), trained=True)

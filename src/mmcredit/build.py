@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import lightning
-import torch
 import transformers
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from mmcredit.credit import CreditCallback, check_sampling
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.encode import Encoder
 from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate
-from mmcredit.models.load import frozen_copy, reference
+from mmcredit.models.load import frozen_copy, reference, set_up
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
 from mmcredit.observers.environment import Environment
 from mmcredit.observers.start import StartChecks
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
+from mmcredit.strategy import Sharded
 from mmcredit.teacher import Teacher, refresh_interval
 from mmcredit.types import UserError
-
-SMALL_MODEL = 50_000_000  # parameters; below, a second CPU thread costs more than it brings
 
 
 @dataclass(frozen=True)
@@ -65,9 +62,9 @@ def build(cfg: DictConfig) -> Run:
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     data.connect(processor)
     data.validate_in_fit = cfg.val_every is not None
-    policy: VisionLanguageModel = instantiate(cfg.model.policy)
-    policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
-    choose_threads(policy)
+    part = cfg.trainer.strategy
+    strategy = instantiate(part) if OmegaConf.is_config(part) else part
+    policy = set_up(new_policy(cfg.model.policy, strategy), processor)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
     observers = [Environment(), StartChecks(data), *chosen(cfg.get("observers"))]
     check_sampling(chain, engine.law.group, engine.edits)
@@ -93,8 +90,17 @@ def build(cfg: DictConfig) -> Run:
         max_grad_norm=cfg.max_grad_norm,
     )
     logger = instantiate(cfg.logger) if cfg.get("logger") else False
-    trainer: lightning.Trainer = instantiate(cfg.trainer, callbacks=[*chain, *observers], logger=logger)
+    trainer: lightning.Trainer = instantiate(
+        cfg.trainer, strategy=strategy, callbacks=[*chain, *observers], logger=logger
+    )
     return Run(module, data, trainer, processor, sets)
+
+
+def new_policy(policy: DictConfig, strategy: Any) -> VisionLanguageModel:
+    """The policy, of which reference and teacher are copies; without weights where the strategy gives every rank its
+    parts of them."""
+    load = instantiate(policy, _partial_=True)
+    return strategy.empty(load) if isinstance(strategy, Sharded) else load()
 
 
 def admitted(data: DictConfig, encoder: Encoder) -> dict[str, Admitted]:
@@ -126,10 +132,3 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
-
-
-def choose_threads(policy: VisionLanguageModel) -> None:
-    """One thread for small models on CPU, unless OMP_NUM_THREADS says otherwise."""
-    small = sum(p.numel() for p in policy.parameters()) < SMALL_MODEL
-    if small and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)

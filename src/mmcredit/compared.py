@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from mmcredit.build import choose_threads
 from mmcredit.checks import missing_weights
+from mmcredit.models.load import own_device, set_up
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
 
@@ -34,7 +32,4 @@ def paths(cfg: DictConfig) -> dict[str, str]:
 
 def policy(cfg: DictConfig, path: str, processor: Any) -> VisionLanguageModel:
     """A checkpoint, on this process's GPU if there is one."""
-    loaded = instantiate(cfg.model.policy, path=path)
-    loaded.known_ids = min(len(processor.tokenizer), loaded.vocabulary)
-    choose_threads(loaded)
-    return loaded.to(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu")
+    return set_up(instantiate(cfg.model.policy, path=path), processor, own_device())

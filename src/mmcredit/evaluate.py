@@ -68,16 +68,14 @@ def predict(cfg: DictConfig, folder: Any) -> None:
 
 def responder(cfg: DictConfig) -> Any:
     """The model, on a GPU if there is one."""
-    import torch
     from hydra.utils import instantiate
 
-    from mmcredit.build import choose_threads
     from mmcredit.evaluation.respond import Responder
+    from mmcredit.models.load import own_device, set_up
 
     engine, template = instantiate(cfg.rollout.engine), instantiate(cfg.template)
     processor, policy = instantiate(cfg.model.processor), instantiate(cfg.model.policy)
-    choose_threads(policy)
-    policy.to("cuda" if torch.cuda.is_available() else "cpu")
+    set_up(policy, processor, own_device())
     return Responder(policy, processor, engine, template)
 
 

@@ -1,0 +1,159 @@
+"""Models made without weights and shared out over two ranks hold what loading gives, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ranks import on_two_ranks
+from safetensors.torch import load_file
+from tiny_families import CASES, build
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+
+import mmcredit
+from mmcredit.functional import rank
+from mmcredit.models.load import export, frozen_copy, load_policy, reference
+from mmcredit.models.shard import Sharding, whole_weights
+from mmcredit.models.trainable import language, lora
+from mmcredit.models.vlm import VisionLanguageModel
+from mmcredit.types import UserError
+
+NAMES = tuple(case.name for case in CASES)
+TINY = str(Path(mmcredit.__file__).parent / "models" / "tiny_qwen3vl")
+VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # of loading, of sharing out
+    "bfloat16": ({"dtype": "bfloat16"}, {"compute": "float32"}),
+    "lora": ({"train": partial(lora, r=4)}, {}),
+    "frozen tower, offloaded": ({"train": language, "gradient_checkpointing": True}, {"offload_frozen": True}),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Of policy, and of the copies made of it before there were weights."""
+
+    weights: list[dict[str, Tensor]]
+    buffers: list[dict[str, Tensor]]
+    trained: list[str]
+    left: list[str]  # tensors without memory
+    tied: bool
+    parts: bool  # no weight is whole on this rank
+    loads: int
+
+
+def found(models: list[VisionLanguageModel], loads: int = 1) -> Found:
+    policy = models[0].hf
+    tensors = {name: value for m in models for name, value in [*m.named_parameters(), *m.named_buffers()]}
+    held = {f"{name}.{key}": v for m in models for name, sub in m.named_modules() for key, v in vars(sub).items()}
+    sizes = [p.to_local().numel() < p.numel() for p in policy.parameters() if p.dim() > 1 and hasattr(p, "to_local")]
+    return Found(
+        weights=[{name: weight.clone() for name, weight in whole_weights(m.hf)} for m in models],
+        buffers=[{name: buffer.clone() for name, buffer in m.hf.named_buffers()} for m in models],
+        trained=[name for name, p in policy.named_parameters() if p.requires_grad],
+        left=[n for n, v in (tensors | held).items() if isinstance(v, Tensor) and v.is_meta],
+        tied=policy.get_output_embeddings().weight is policy.get_input_embeddings().weight,
+        parts=bool(sizes) and all(sizes),
+        loads=loads,
+    )
+
+
+def models_of(policy: VisionLanguageModel) -> list[VisionLanguageModel]:
+    return [policy, *(m for m in (reference(policy), frozen_copy(policy)) if m.owner is m)]
+
+
+def on_rank(folder: Path, number: int) -> dict[str, Found]:
+    torch.set_num_threads(1)
+    mesh = init_device_mesh("cpu", (2,))
+    results = {}
+    cases: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [(n, str(folder / n), {}, {}) for n in NAMES]
+    cases += [(name, TINY, *variant) for name, variant in VARIANTS.items()]
+    for name, path, loading, sharing in cases:
+        calls: list[int] = []
+        models = models_of(load_policy(path, **loading, empty=True))
+        assert all(p.is_meta for m in models for p in m.parameters())
+        Sharding(**sharing)(models, mesh, counted(partial(load_policy, path, **loading), calls))
+        results[name] = found(models, len(calls))
+        export(models[0], Unsaved(), folder / f"{name} exported")
+    return results
+
+
+class Unsaved:
+    """A processor of which nothing is written."""
+
+    def save_pretrained(self, folder: Path) -> None:
+        pass
+
+
+def counted(load: Callable[[], VisionLanguageModel], calls: list[int]) -> Callable[[], VisionLanguageModel]:
+    def call() -> VisionLanguageModel:
+        calls.append(rank())
+        return load()
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def folder(processor, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for case in CASES:
+        build(case, processor.tokenizer).hf.save_pretrained(folder / case.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ranks(folder) -> list[dict[str, Found]]:
+    return on_two_ranks(partial(on_rank, folder), folder / "results")
+
+
+@pytest.mark.parametrize("name", [*NAMES, *VARIANTS])
+def test_every_rank_holds_its_parts_of_what_loading_gives(folder, ranks, name):
+    path, loading = (str(folder / name), {}) if name in NAMES else (TINY, VARIANTS[name][0])
+    one = found(models_of(load_policy(path, **loading)))
+    for number in range(2):
+        two = ranks[number][name]
+        for key in ("weights", "buffers"):
+            pairs = list(zip(getattr(one, key), getattr(two, key), strict=True))
+            assert pairs and all(mine.keys() == other.keys() for mine, other in pairs)
+            for mine, other in pairs:
+                for tensor, value in mine.items():
+                    assert other[tensor].dtype == value.dtype and torch.equal(other[tensor], value), tensor
+        assert two.trained == one.trained and two.tied == one.tied and not two.left
+        assert two.parts and not one.parts
+        assert two.loads == (number == 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_export_has_the_layout_of_the_checkpoint(folder, ranks, name):
+    before, after = (load_file(f / "model.safetensors") for f in (folder / name, folder / f"{name} exported"))
+    assert before.keys() == after.keys() and all(torch.equal(before[key], after[key]) for key in before)
+    for file in ("config.json", "generation_config.json"):
+        assert (folder / name / file).read_text() == (folder / f"{name} exported" / file).read_text()
+
+
+def broken(number: int) -> list[str]:
+    def load() -> VisionLanguageModel:
+        raise OSError("no such\nfile")
+
+    with pytest.raises(UserError) as caught:
+        Sharding()([load_policy(TINY, empty=True)], init_device_mesh("cpu", (2,)), load)
+    return [str(caught.value)]
+
+
+def test_a_failure_of_the_first_rank_ends_all(tmp_path):
+    for (reason,) in on_two_ranks(broken, tmp_path):
+        assert reason == "the first rank cannot load the model: OSError: no such file"
+
+
+def test_a_model_without_weights_differs_in_nothing_else():
+    empty, loaded = load_policy(TINY, empty=True), load_policy(TINY)
+    assert empty.hf.generation_config.to_dict() == loaded.hf.generation_config.to_dict()
+    assert empty.hf.config.to_dict() == loaded.hf.config.to_dict() and empty.training == loaded.training
+    assert empty.hf.training == loaded.hf.training and empty.dtype == loaded.dtype
+    assert [(n, p.shape, p.dtype) for n, p in empty.named_parameters()] == [
+        (n, p.shape, p.dtype) for n, p in loaded.named_parameters()
+    ]

@@ -1,13 +1,17 @@
-"""Setting up a policy that was loaded."""
+"""Loading a policy, without weights, too, and setting it up."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from mmcredit.models.load import SMALL_MODEL, frozen_copy, own_device, set_up
+import mmcredit
+from mmcredit.models.load import SMALL_MODEL, frozen_copy, load_policy, own_device, set_up
+
+TINY = str(Path(mmcredit.__file__).parent / "models" / "tiny_qwen3vl")
 
 
 @pytest.fixture
@@ -51,3 +55,13 @@ def test_a_model_is_moved_only_where_it_shall_be(policy, monkeypatch):
     assert own_device() == torch.device("cuda:0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert own_device() == torch.device("cpu")
+
+
+def test_a_model_without_weights_differs_in_nothing_else():
+    empty, loaded = load_policy(TINY, empty=True), load_policy(TINY)
+    assert empty.hf.generation_config.to_dict() == loaded.hf.generation_config.to_dict()
+    assert empty.hf.config.to_dict() == loaded.hf.config.to_dict() and empty.training == loaded.training
+    assert empty.hf.training == loaded.hf.training and empty.dtype == loaded.dtype
+    assert [(n, p.shape, p.dtype) for n, p in empty.named_parameters()] == [
+        (n, p.shape, p.dtype) for n, p in loaded.named_parameters()
+    ]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import lightning
 import transformers
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from mmcredit.credit import CreditCallback, check_sampling
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.encode import Encoder
 from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate
-from mmcredit.models.load import frozen_copy, reference, set_up
+from mmcredit.models.load import frozen_copy, own_device, reference, set_up
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
 from mmcredit.observers.environment import Environment
@@ -62,8 +63,7 @@ def build(cfg: DictConfig) -> Run:
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     data.connect(processor)
     data.validate_in_fit = cfg.val_every is not None
-    part = cfg.trainer.strategy
-    strategy = instantiate(part) if OmegaConf.is_config(part) else part
+    strategy = cfg.trainer.strategy if isinstance(cfg.trainer.strategy, str) else instantiate(cfg.trainer.strategy)
     policy = set_up(new_policy(cfg.model.policy, strategy), processor)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
     observers = [Environment(), StartChecks(data), *chosen(cfg.get("observers"))]
@@ -90,16 +90,14 @@ def build(cfg: DictConfig) -> Run:
         max_grad_norm=cfg.max_grad_norm,
     )
     logger = instantiate(cfg.logger) if cfg.get("logger") else False
-    trainer: lightning.Trainer = instantiate(
-        cfg.trainer, strategy=strategy, callbacks=[*chain, *observers], logger=logger
-    )
-    return Run(module, data, trainer, processor, sets)
+    parts = {"strategy": strategy, "callbacks": [*chain, *observers], "logger": logger}
+    return Run(module, data, instantiate(cfg.trainer, **parts), processor, sets)
 
 
 def new_policy(policy: DictConfig, strategy: Any) -> VisionLanguageModel:
     """The policy, of which reference and teacher are copies; without weights where the strategy gives every rank its
     parts of them."""
-    load = instantiate(policy, _partial_=True)
+    load = partial(instantiate, policy)
     return strategy.empty(load) if isinstance(strategy, Sharded) else load()
 
 
@@ -132,3 +130,8 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="lightning")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+
+
+def policy_alone(model: DictConfig, processor: Any, **options: Any) -> VisionLanguageModel:
+    """A policy that no trainer moves, on this process's GPU if there is one; ``options`` of its loader."""
+    return set_up(instantiate(model.policy, **options), processor, own_device())

@@ -1,15 +1,10 @@
-"""Checkpoints that a diagnostic compares: their names and folders, and the models in them."""
+"""Checkpoints that a diagnostic compares: their names and folders."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from mmcredit.checks import missing_weights
-from mmcredit.models.load import own_device, set_up
-from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
 
 
@@ -28,8 +23,3 @@ def paths(cfg: DictConfig) -> dict[str, str]:
         if missing := missing_weights(OmegaConf.create({"model": {"path": path}})):
             raise UserError(f"checkpoint {name}: {missing[0]}")
     return found
-
-
-def policy(cfg: DictConfig, path: str, processor: Any) -> VisionLanguageModel:
-    """A checkpoint, on this process's GPU if there is one."""
-    return set_up(instantiate(cfg.model.policy, path=path), processor, own_device())

@@ -70,13 +70,12 @@ def responder(cfg: DictConfig) -> Any:
     """The model, on a GPU if there is one."""
     from hydra.utils import instantiate
 
+    from mmcredit.build import policy_alone
     from mmcredit.evaluation.respond import Responder
-    from mmcredit.models.load import own_device, set_up
 
     engine, template = instantiate(cfg.rollout.engine), instantiate(cfg.template)
-    processor, policy = instantiate(cfg.model.processor), instantiate(cfg.model.policy)
-    set_up(policy, processor, own_device())
-    return Responder(policy, processor, engine, template)
+    processor = instantiate(cfg.model.processor)
+    return Responder(policy_alone(cfg.model, processor), processor, engine, template)
 
 
 STAGES = {  # whether it generates, scores, averages

@@ -9,8 +9,8 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from mmcredit.build import policy_alone
 from mmcredit.data.encode import Encoder
-from mmcredit.models.load import own_device, set_up
 from mmcredit.preparation.files import Row
 from mmcredit.rollout.text import collate
 from mmcredit.types import Sample
@@ -31,7 +31,7 @@ class Responder:
     def loaded(self) -> tuple[Any, Any]:
         """Policy and encoder."""
         processor = instantiate(self.parts.model.processor)
-        policy = set_up(instantiate(self.parts.model.policy), processor, own_device())
+        policy = policy_alone(self.parts.model, processor)
         return policy, Encoder(processor, instantiate(self.parts.template))
 
     def __call__(self, samples: Sequence[Sample]) -> list[Row]:

@@ -41,6 +41,11 @@ def test_callbacks_beside_methods_are_refused():
         with_callbacks(["methods=[[]]", "callbacks=[ced]"])
 
 
+def test_models_of_a_run_over_several_ranks_are_whole_here(tmp_path):
+    options = ["methods=[[],[pace]]", "data.batch_size=2", "rollout.max_new_tokens=4", "trainer=fsdp"]
+    assert maps(config(tmp_path, *options)).exists()
+
+
 def test_every_chain_sees_the_same_responses_and_the_page_shows_each(tmp_path):
     path = maps(config(tmp_path, "methods=[[],[vppo],[vppo,pacg]]", "samples=2", "responses=2"))
     page = path.read_text("utf-8")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import lightning
-import torch
 import transformers
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -18,17 +17,16 @@ from mmcredit.credit import CreditCallback, check_sampling
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.encode import Encoder
 from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate
-from mmcredit.models.load import frozen_copy, reference
+from mmcredit.models.load import frozen_copy, own_device, reference, set_up
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.module import CreditModule
 from mmcredit.observers.environment import Environment
 from mmcredit.observers.start import StartChecks
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import Weights
+from mmcredit.strategy import Sharded
 from mmcredit.teacher import Teacher, refresh_interval
 from mmcredit.types import UserError
-
-SMALL_MODEL = 50_000_000  # parameters; below, a second CPU thread costs more than it brings
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,8 @@ def build(cfg: DictConfig) -> Run:
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     data.connect(processor)
     data.validate_in_fit = cfg.val_every is not None
-    policy: VisionLanguageModel = instantiate(cfg.model.policy)
-    policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
-    choose_threads(policy)
+    strategy = cfg.trainer.strategy if isinstance(cfg.trainer.strategy, str) else instantiate(cfg.trainer.strategy)
+    policy = set_up(new_policy(cfg.model.policy, strategy), processor)
     algorithm, engine = instantiate(cfg.algorithm), instantiate(cfg.rollout.engine)
     observers = [Environment(), StartChecks(data), *chosen(cfg.get("observers"))]
     check_sampling(chain, engine.law.group, engine.edits)
@@ -93,8 +90,15 @@ def build(cfg: DictConfig) -> Run:
         max_grad_norm=cfg.max_grad_norm,
     )
     logger = instantiate(cfg.logger) if cfg.get("logger") else False
-    trainer: lightning.Trainer = instantiate(cfg.trainer, callbacks=[*chain, *observers], logger=logger)
-    return Run(module, data, trainer, processor, sets)
+    parts = {"strategy": strategy, "callbacks": [*chain, *observers], "logger": logger}
+    return Run(module, data, instantiate(cfg.trainer, **parts), processor, sets)
+
+
+def new_policy(policy: DictConfig, strategy: Any) -> VisionLanguageModel:
+    """The policy, of which reference and teacher are copies; without weights where the strategy gives every rank its
+    parts of them."""
+    load = partial(instantiate, policy)
+    return strategy.empty(load) if isinstance(strategy, Sharded) else load()
 
 
 def admitted(data: DictConfig, encoder: Encoder) -> dict[str, Admitted]:
@@ -128,8 +132,6 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
 
 
-def choose_threads(policy: VisionLanguageModel) -> None:
-    """One thread for small models on CPU, unless OMP_NUM_THREADS says otherwise."""
-    small = sum(p.numel() for p in policy.parameters()) < SMALL_MODEL
-    if small and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)
+def policy_alone(model: DictConfig, processor: Any, **options: Any) -> VisionLanguageModel:
+    """A policy that no trainer moves, on this process's GPU if there is one; ``options`` of its loader."""
+    return set_up(instantiate(model.policy, **options), processor, own_device())

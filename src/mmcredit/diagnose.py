@@ -43,7 +43,8 @@ def build_setting(cfg: DictConfig) -> Any:
 
     from hydra.utils import instantiate
 
-    from mmcredit.compared import paths, policy
+    from mmcredit.build import policy_alone
+    from mmcredit.compared import paths
     from mmcredit.data.encode import Encoder
     from mmcredit.diagnostics.bank import load
     from mmcredit.diagnostics.setting import Setting
@@ -54,7 +55,7 @@ def build_setting(cfg: DictConfig) -> Any:
     return Setting(
         bank=bank,
         encoder=Encoder(processor, bank.template),
-        checkpoints={name: partial(policy, cfg, path, processor) for name, path in known.items()},
+        checkpoints={name: partial(policy_alone, cfg.model, processor, path=path) for name, path in known.items()},
         engine=instantiate(cfg.rollout.engine),
         grade=instantiate(cfg.reward),
         bootstrap=instantiate(cfg.bootstrap),

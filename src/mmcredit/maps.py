@@ -57,6 +57,7 @@ def maps(cfg: DictConfig) -> Path:
     for part in (cfg.get("callbacks") or {}).values():
         if "refresh_every" in part:
             part.refresh_every = 1  # the teacher is the policy itself, so methods need not agree on an interval
+    cfg.trainer.strategy = "auto"  # nothing is trained: one process, with whole models
     run = build(cfg)
     module, sets = run.module, {"train": run.data.train, **run.data.val}
     if cfg.set not in sets:

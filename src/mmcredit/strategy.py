@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Sharded(ModelParallelStrategy):
         super().__init__(save_distributed_checkpoint=checkpoint_folder)
         self.sharding = Sharding(**sharding)
         self.shared = False
+        self.load: Callable[[], VisionLanguageModel] | None = None
 
     def setup_environment(self) -> None:
         if self.precision_plugin.precision != "32-true":
@@ -43,10 +44,20 @@ class Sharded(ModelParallelStrategy):
     def model_to_device(self) -> None:
         """Nothing is left to do: sharing out puts every part where it belongs."""
 
+    def empty(self, load: Callable[..., VisionLanguageModel]) -> VisionLanguageModel:
+        """A policy without weights, to be copied and shared out: then the first rank loads it, and no other ever holds
+        it whole.
+
+        Args:
+            load: ``load_policy``, but for ``empty``.
+        """
+        self.load = load
+        return load(empty=True)
+
     def share_out(self, models: Iterable[VisionLanguageModel]) -> None:
         """Share out the models, once."""
         if not self.shared:
-            self.sharding(models, self.device_mesh["data_parallel"])
+            self.sharding(models, self.device_mesh["data_parallel"], self.load)
             self.shared = True
 
     def lightning_module_state_dict(self) -> dict[str, Any]:

@@ -28,14 +28,13 @@ class Responder:
     """Encodes, samples, decodes.
 
     Args:
-        policy: the model, on the device it shall use.
+        policy: the model, set up (``load.set_up``).
         processor: that belongs to it.
         engine: samples K responses a question.
         template: around the question.
     """
 
     def __init__(self, policy: VisionLanguageModel, processor: Any, engine: Engine, template: Template) -> None:
-        policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
         self.policy, self.engine, self.encoder = policy, engine, Encoder(processor, template)
 
     def __call__(self, samples: Sequence[Sample], step: int = 0) -> list[Prediction]:

@@ -14,7 +14,7 @@ from mmcredit.data.images import open_image, read
 from mmcredit.data.placeholders import PLACEHOLDER
 from mmcredit.data.templates import Template
 from mmcredit.evaluation.respond import Responder
-from mmcredit.models.load import load_policy
+from mmcredit.models.load import load_policy, own_device, set_up
 from mmcredit.models.processor import load_processor
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
@@ -54,9 +54,9 @@ class ChatModel:
     def __init__(
         self, path: str, dtype: str = "float32", device: str | None = None, seed: int = 0, batch: int = 16
     ) -> None:
-        self.policy = load_policy(path, dtype).eval().requires_grad_(False)
-        self.policy.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.processor, self.seed, self.batch = load_processor(path), seed, batch
+        policy = load_policy(path, dtype).eval().requires_grad_(False)
+        self.policy = set_up(policy, self.processor, torch.device(device) if device else own_device())
 
     def __call__(self, requests: Sequence[Request]) -> list[str]:
         """The answers, in order."""

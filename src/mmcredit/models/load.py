@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
 
 ATTENTIONS = ("auto", "sdpa", "flex")
+SMALL_MODEL = 50_000_000  # parameters; below, a second CPU thread costs more than it brings
 
 
 def load_policy(
@@ -30,6 +32,7 @@ def load_policy(
     gradient_checkpointing: bool = False,
     feature_cache: int = 512,
     attention: str = "auto",
+    empty: bool = False,
 ) -> VisionLanguageModel:
     """A policy from a directory or hub name.
 
@@ -41,6 +44,7 @@ def load_policy(
         feature_cache: MiB of vision features kept for pictures that come again; 0 keeps none.
         attention: of the language model: ``sdpa``, with dense masks; ``flex``, with block masks on GPUs, if it agrees
             with SDPA there; ``auto``, the latter where there is a GPU.
+        empty: without memory for weights and buffers (on the meta device); else the same in all.
 
     Raises:
         UserError: unknown dtype or attention, or model of an unknown family.
@@ -50,7 +54,8 @@ def load_policy(
         raise UserError(f"model.policy.dtype={dtype!r} does not exist; use float32, bfloat16 or float16")
     if attention not in ATTENTIONS:
         raise UserError(f"model.policy.attention={attention!r} does not exist; use {', '.join(ATTENTIONS)}")
-    policy = VisionLanguageModel(AutoModelForImageTextToText.from_pretrained(path, dtype=torch_dtype))
+    place = "meta" if empty else None
+    policy = VisionLanguageModel(AutoModelForImageTextToText.from_pretrained(path, dtype=torch_dtype, device_map=place))
     policy.feature_cache.max_bytes = feature_cache * 2**20
     if attention == "flex" or (attention == "auto" and torch.cuda.is_available()):
         flex.choose(policy.hf, flex.NAME)
@@ -59,6 +64,30 @@ def load_policy(
     train(policy)
     policy.feature_cache.watch(policy.family.vision_tower(policy.hf))
     return policy
+
+
+def set_up(policy: VisionLanguageModel, processor: Any, device: torch.device | None = None) -> VisionLanguageModel:
+    """The policy, ready for use: it knows which ids have a token, and torch how many threads it is worth.
+
+    Args:
+        processor: that belongs to it.
+        device: where it shall compute; None leaves that to a trainer.
+    """
+    policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
+    choose_threads(policy)
+    return policy if device is None else policy.to(device)
+
+
+def choose_threads(policy: VisionLanguageModel) -> None:
+    """One thread for small models on CPU, unless OMP_NUM_THREADS says otherwise."""
+    small = sum(p.numel() for p in policy.parameters()) < SMALL_MODEL
+    if small and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+
+
+def own_device() -> torch.device:
+    """This process's GPU if there is one, else the CPU."""
+    return torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu")
 
 
 def checkpoint_activations(hf: Any) -> None:

@@ -12,6 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from mmcredit.models.fill import Load, fill
 from mmcredit.models.lockstep import Lockstep
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
@@ -42,13 +43,20 @@ class Sharding:
             if given is not None and not isinstance(getattr(torch, given, None), torch.dtype):
                 raise UserError(f"trainer.strategy.{name}={given!r} does not exist; use bfloat16, float32 or null")
 
-    def __call__(self, models: Iterable[VisionLanguageModel], mesh: DeviceMesh) -> None:
-        """Share out all models. One that stands on another's weights is given by its owner's."""
+    def __call__(self, models: Iterable[VisionLanguageModel], mesh: DeviceMesh, load: Load | None = None) -> None:
+        """Share out all models. One that stands on another's weights is given by its owner's.
+
+        Args:
+            load: where the models are copies of one and have no weights (``load_policy(empty=True)``): loads it, on
+                the first rank. None where every rank has the whole models.
+        """
         owners = list(dict.fromkeys(model.owner for model in models))
         pace = Lockstep(owners, self.sync_each)
         for model in owners:
             self._shard(model, mesh)
             model.pace = pace
+        if load is not None:
+            fill(owners, mesh, load)
 
     def _shard(self, model: VisionLanguageModel, mesh: DeviceMesh) -> None:
         compute, reduce = (None if name is None else getattr(torch, name) for name in (self.compute, self.reduce))
@@ -60,6 +68,8 @@ class Sharding:
         for layer in [*model.family.vision_blocks(model.hf), *model.family.decoder_layers(model.hf)]:
             fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=offload)
         root = fully_shard(model, mesh=mesh, mp_policy=policy, offload_policy=offload)
+        if any(p.is_meta for p in model.parameters()):
+            model.to_empty(device="cpu" if isinstance(offload, CPUOffloadPolicy) else mesh.device_type)
         root.set_requires_gradient_sync(self.sync_each)
         root.set_reduce_scatter_unused_params(True)
         model.work_dtype, model.work_device = compute, torch.device(mesh.device_type)

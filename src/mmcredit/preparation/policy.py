@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from mmcredit.build import choose_threads
+from mmcredit.build import policy_alone
 from mmcredit.data.encode import Encoder
 from mmcredit.preparation.files import Row
 from mmcredit.rollout.text import collate
@@ -32,10 +31,7 @@ class Responder:
     def loaded(self) -> tuple[Any, Any]:
         """Policy and encoder."""
         processor = instantiate(self.parts.model.processor)
-        policy = instantiate(self.parts.model.policy)
-        policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
-        choose_threads(policy)
-        policy.to("cuda" if torch.cuda.is_available() else "cpu")
+        policy = policy_alone(self.parts.model, processor)
         return policy, Encoder(processor, instantiate(self.parts.template))
 
     def __call__(self, samples: Sequence[Sample]) -> list[Row]:

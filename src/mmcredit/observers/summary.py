@@ -37,7 +37,7 @@ def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) ->
         "optimizer_steps": module.optimizer_steps,
         "seconds": round(seconds, 1),
         "seconds_by_stage": {stage: round(value, 2) for stage, value in sorted(module.seconds.items())},
-        "tokens": dict(module.tokens()),
+        "tokens": dict(module.meter.tokens()),
         "layouts": dict(module.scorer.layouts),
         "extra_views": extra_views(module),
         "methods": [type(method).__name__ for method in module.chain],

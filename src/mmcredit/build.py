@@ -14,7 +14,8 @@ import transformers
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from mmcredit.credit import CreditCallback, check_sampling
+from mmcredit.algorithm.sampling_edits import check_sampling
+from mmcredit.credit import CreditCallback
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.encode import Encoder
 from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate

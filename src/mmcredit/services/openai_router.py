@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mmcredit.services.chat import Asked, ChatService
+from mmcredit.services.asked import Asked
+from mmcredit.services.chat import ChatService
 from mmcredit.services.claims import MAX_SPANS, ClaimSpan, Routing, place
 from mmcredit.services.prompts import Failure, Picture, Prompt, Task
 from mmcredit.services.replies import json_object

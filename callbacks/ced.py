@@ -80,6 +80,7 @@ class CED(CreditCallback):
     """
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2608.08021v2"
+    without_box: ClassVar[str | None] = "the middle of the picture is measured in its place"
 
     def __init__(
         self,
@@ -99,12 +100,10 @@ class CED(CreditCallback):
         format_penalty: float | None = None,
         watch_every: int = 20,
     ) -> None:
-        if watch_every < 1:
-            raise UserError(f"callbacks.ced.watch_every={watch_every} must be at least 1")
-        if k < 1 or tau <= 0 or ring < 1 or sigma_floor < 0:
+        if min(k, ring, watch_every) < 1 or tau <= 0 or sigma_floor < 0:
             raise UserError(
-                f"callbacks.ced: k={k} must be at least 1, ring={ring} at least 1, tau={tau} above 0, "
-                f"sigma_floor={sigma_floor} at least 0"
+                f"callbacks.ced: k={k} must be at least 1, ring={ring} and watch_every={watch_every} too, tau={tau} "
+                f"above 0, sigma_floor={sigma_floor} at least 0"
             )
         if reward_clip is not None and (isinstance(reward_clip, int | float) or len(reward_clip) != 2):
             raise UserError(f"callbacks.ced.reward_clip={reward_clip} must be [low, high] or null")
@@ -132,8 +131,7 @@ class CED(CreditCallback):
         ]
         s_ev, s_non = drops[0], torch.stack(drops[1:], -1)
         margin = self.margin(s_ev, s_non, self.sigma_floor).masked_fill(~measured_BG, 0.0)
-        for name, rate in rates.items():
-            record.scalar(f"ced/{name}_rate", rate)
+        record.scalars.update({f"ced/{name}_rate": rate for name, rate in rates.items()})
         self._report(rollout, record, measured_BG, s_ev, s_non.mean(-1), margin)
         return self.reward(rollout, margin, measured_BG)
 
@@ -152,12 +150,14 @@ class CED(CreditCallback):
 
     def _matters(self, rollout: Rollout) -> Tensor:
         """[B, G] bool, responses whose reward depends on the margin."""
-        gated = rollout.grades.correct_BG if self.gated else torch.zeros_like(rollout.grades.correct_BG)
-        return self._routed(rollout)[:, None] & (gated | (self.eps != 0))
+        return self._routed(rollout)[:, None] & (rollout.grades.correct_BG & self.gated | (self.eps != 0))
+
+    def uses_box(self, family: str) -> bool:
+        return family in self.routed_families
 
     def routes(self, sample: Sample) -> bool:
         """Whether the margin enters the reward: a routed family, and no yes/no question. Step 8."""
-        return sample.family in self.routed_families and sample.answer.strip().lower() not in ("yes", "no")
+        return self.uses_box(sample.family) and sample.answer.strip().lower() not in ("yes", "no")
 
     def _routed(self, rollout: Rollout) -> Tensor:
         return torch.tensor([self.routes(sample) for sample in rollout.prompts.samples], dtype=torch.bool)

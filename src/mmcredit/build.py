@@ -14,6 +14,7 @@ import transformers
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from mmcredit.algorithm.boxes import check_boxes
 from mmcredit.algorithm.sampling_edits import check_sampling
 from mmcredit.credit import CreditCallback
 from mmcredit.data.datamodule import DataModule
@@ -64,6 +65,7 @@ def build(cfg: DictConfig) -> Run:
         difficulty=instantiate(cfg.data.get("difficulty")),
     )
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
+    check_boxes(chain, data.pool)
     data.connect(processor)
     data.validate_in_fit = cfg.val_every is not None
     policy: VisionLanguageModel = instantiate(cfg.model.policy)

@@ -102,6 +102,11 @@ class CreditCallback(lightning.Callback):
     refresh_every: int | None = None  # rollout steps between hard copies of the policy to the teacher; None: no teacher
     needs_old_logp: ClassVar[bool] = True  # a hook reads ``rollout.logp_BGT``; False may save a scoring pass
     needs_reference: ClassVar[bool] = False  # a hook scores under ``Weights.REFERENCE``, the frozen initial policy
+    without_box: ClassVar[str | None] = None  # what a sample without an evidence box gets; None: boxes are not used
+
+    def uses_box(self, family: str) -> bool:
+        """Whether samples of a question family are graded by their evidence box, where ``without_box`` is not None."""
+        return True
 
     def extra_views(self, seed: int) -> Sequence[View]:
         """Views beside ``View()`` that step 0 of a run with this seed asks for, for the lines printed at start: equal

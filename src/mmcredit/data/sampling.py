@@ -28,10 +28,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What samplers ask of a sample."""
+    """What is asked of a sample without its pictures."""
 
     family: str
     pass_rate: float | None = None  # share of right responses of some model, 0..1; None: not measured
+    boxed: bool | None = None  # whether it names an evidence box; None: without a picture, or the source does not say
 
 
 def info_of(source: Source, index: int) -> Info:
@@ -39,7 +40,13 @@ def info_of(source: Source, index: int) -> Info:
     if (info := getattr(source, "info", None)) is not None:
         return info(index)
     sample = source[index]
-    return Info(sample.family, pass_rate(sample.meta.get("pass_rate")))
+    return described(sample, bool(sample.images))
+
+
+def described(sample: Sample, pictured: bool) -> Info:
+    """What a sample says; ``pictured`` because its pictures may have been left out of it."""
+    boxed = sample.named_box is not None if pictured else None
+    return Info(sample.family, pass_rate(sample.meta.get("pass_rate")), boxed)
 
 
 def pass_rate(value: object) -> float | None:

@@ -54,7 +54,8 @@ class Coco:
 
     def info(self, index: int) -> Info:
         """What samplers ask, without a picture."""
-        return Info(self.questions[index].family)
+        q = self.questions[index]
+        return Info(q.family, boxed=q.proposal is not None)
 
     def outline(self, index: int) -> Outline:
         """What the length of the prompt depends on."""

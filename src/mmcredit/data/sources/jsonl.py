@@ -88,7 +88,8 @@ class Jsonl:
     def info(self, index: int) -> Info:
         """What samplers ask, from the row alone."""
         row = self.rows[index]
-        return Info(row["family"], pass_rate(row["meta"].get("pass_rate")))
+        boxed = bool(row["named"]) if row["cells"] else None
+        return Info(row["family"], pass_rate(row["meta"].get("pass_rate")), boxed)
 
     def outline(self, index: int) -> Outline:
         """What is checked of the sample."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from mmcredit.data.answers import Kind, answer_kind
 from mmcredit.data.gate import BadRow, Outline
 from mmcredit.data.placeholders import in_order
-from mmcredit.data.sampling import Info, pass_rate
+from mmcredit.data.sampling import Info, described
 from mmcredit.data.sources.entries import LEADING, Entry, LeftOut, Place, Roles, RowGate, choose, columns
 from mmcredit.data.sources.fields import text
 from mmcredit.data.sources.golds import unboxed
@@ -152,8 +152,7 @@ class Table:
 
     def info(self, index: int) -> Info:
         """What samplers ask."""
-        sample = self.bare(index)
-        return Info(sample.family, pass_rate(sample.meta.get("pass_rate")))
+        return described(self.bare(index), bool(self.kept[index].sizes))
 
     def outline(self, index: int) -> Outline:
         """What the length of the prompt depends on."""

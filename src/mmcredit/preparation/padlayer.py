@@ -22,12 +22,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from mmcredit.build import quiet
 from mmcredit.checks import missing_data, missing_weights
+from mmcredit.files import pin, write_json
 from mmcredit.functional import stable_rng
-from mmcredit.observers.summary import write_json
 from mmcredit.preparation import report as said
 from mmcredit.preparation import rules
 from mmcredit.preparation.export import exported
-from mmcredit.preparation.files import Row, completed, pin, read_rows, write_rows
+from mmcredit.preparation.files import Row, completed, read_rows, write_rows
 from mmcredit.preparation.limits import Limits
 from mmcredit.preparation.policy import Responder
 from mmcredit.services.captioner import SampleRequest
@@ -56,7 +56,7 @@ def run(out: str, seed: int, limits: DictConfig, batch: int, refresh: bool, part
         raise UserError(f"job.batch={batch} must be at least 1")
     job = PaDLayer(Path(out).expanduser(), seed, instantiate(limits), batch, parts)
     job.folder.mkdir(parents=True, exist_ok=True)
-    pin(job.folder / "settings.json", job.settings | {"refresh": refresh})
+    pin(job.folder / "settings.json", job.settings | {"refresh": refresh}, "job.out")
     return job.refresh() if refresh else job.prepare()
 
 

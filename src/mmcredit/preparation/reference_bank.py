@@ -22,10 +22,11 @@ from mmcredit.checks import missing_data, missing_weights
 from mmcredit.data.gate import BadRow
 from mmcredit.diagnostics.annotation import Claims, labelled, routed
 from mmcredit.diagnostics.bank import QUESTIONS, RESPONSES, FrozenResponse, as_row, from_row, seal
+from mmcredit.files import pin
 from mmcredit.functional import stable_rng
 from mmcredit.preparation.bank_faults import failures, label_hint, refuse
 from mmcredit.preparation.export import question_row
-from mmcredit.preparation.files import Row, completed, pin, read_rows, write_rows
+from mmcredit.preparation.files import Row, completed, read_rows, write_rows
 from mmcredit.preparation.policy import Responder
 from mmcredit.rollout.text import collate
 from mmcredit.types import Sample, UserError
@@ -62,7 +63,7 @@ def run(
     template = {key: parts.template[key] for key in ("instruction", "pattern")}
     settings = {"model": str(parts.model.path), "template": template, "law": law, "seed": seed, "part": part}
     settings |= {"router": parts.router._target_, "questions": questions}
-    pin(builder.folder / "settings.json", settings | {"responses": responses})
+    pin(builder.folder / "settings.json", settings | {"responses": responses}, "job.out")
     return builder(seed, questions, batch, law["group"], settings | {"labels": parts.labels._target_})
 
 

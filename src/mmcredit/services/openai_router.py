@@ -108,7 +108,7 @@ class RoutingPending:
             self.routings = [
                 Routing(failure=a.kind) if isinstance(a, Failure) else place(a, r.response) for r, a in answers
             ]
-            count_spans(self.asked.service.counters, self.routings)
+            count_spans(self.asked.counters, self.routings)
         return self.routings
 
 

@@ -38,24 +38,25 @@ log = logging.getLogger(__name__)
 
 
 def standardized_margin(s_ev: Tensor, s_non_K: Tensor, sigma_floor: float = 0.0) -> Tensor:
-    """tanh((s_ev - mean) / (std + 1e-6)) with the population std over K; in -1..1. METHODS section 4, step 6."""
+    """[B, G] tanh((s_ev - mean) / (std + 1e-6)) with the population std over the last dimension, K; in -1..1. Eq. (3),
+    METHODS section 4, step 6."""
     mean = s_non_K.mean(-1)
     spread = (s_non_K - mean[..., None]).square().mean(-1).sqrt().clamp(min=sigma_floor)
     return torch.tanh((s_ev - mean) / (spread + 1e-6))
 
 
 def raw_margin(s_ev: Tensor, s_non_K: Tensor, sigma_floor: float = 0.0) -> Tensor:
-    """s_ev - mean(s_non), nats a token."""
+    """[B, G] s_ev - mean(s_non), nats a token. METHODS section 4, step 6."""
     return s_ev - s_non_K.mean(-1)
 
 
 def ced_gate(margin: Tensor, tau: float) -> Tensor:
-    """g(m) = (1 + tanh(m / tau)) / 2, in 0..1. METHODS section 4, step 7."""
+    """g(m) = (1 + tanh(m / tau)) / 2, in 0..1; of any shape. Eq. (4), METHODS section 4, step 7."""
     return 0.5 * (1 + torch.tanh(margin / tau))
 
 
 class CED(CreditCallback):
-    """Counterfactual evidence-dependence reward.
+    """Counterfactual evidence-dependence reward. METHODS section 4.
 
     Args:
         scope: score the ``answer`` tokens (Answer-CED) or the whole ``response`` (CoT-CED).
@@ -136,7 +137,7 @@ class CED(CreditCallback):
         return self.reward(rollout, margin, measured_BG)
 
     def reward(self, rollout: Rollout, margin_BG: Tensor, measured_BG: Tensor) -> Tensor:
-        """R = R_ans g(m) + eps m on routed families, plain R_ans elsewhere. Steps 7-9."""
+        """[B, G] R = R_ans g(m) + eps m on routed families, plain R_ans elsewhere. METHODS section 4, steps 7-9."""
         answer_BG, correct_BG = self.answer_reward(rollout), rollout.grades.correct_BG
         routed_BG = self._routed(rollout)[:, None] & measured_BG
         gate = ced_gate(margin_BG, self.tau) if self.gated else torch.ones_like(margin_BG)

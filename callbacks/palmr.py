@@ -30,22 +30,23 @@ if TYPE_CHECKING:
 
 
 def gate(vis: Tensor, ans: Tensor, fmt: Tensor, alpha: float) -> Tensor:
-    """S_vis (alpha S_ans + (1 - alpha) S_fmt), in 0..1. METHODS section 7."""
+    """[B, G] S_vis (alpha S_ans + (1 - alpha) S_fmt), in 0..1. METHODS section 7."""
     return vis * (alpha * ans + (1 - alpha) * fmt)
 
 
 def bonus(vis: Tensor, ans: Tensor, fmt: Tensor, alpha: float, c: float = 0.5) -> Tensor:
-    """alpha S_ans + (1 - alpha) S_fmt, and c where the answer is right and the response preferred."""
+    """[B, G] alpha S_ans + (1 - alpha) S_fmt, and c where the answer is right and the response preferred. METHODS
+    section 7."""
     return alpha * ans + (1 - alpha) * fmt + c * ans * vis
 
 
 def mix(vis: Tensor, ans: Tensor, fmt: Tensor, alpha: float, w: float = 0.2) -> Tensor:
-    """w S_vis + (alpha - w) S_ans + (1 - alpha) S_fmt."""
+    """[B, G] w S_vis + (alpha - w) S_ans + (1 - alpha) S_fmt. METHODS section 7."""
     return w * vis + (alpha - w) * ans + (1 - alpha) * fmt
 
 
 class PaLMR(CreditCallback):
-    """Reward gated by perceptual faithfulness.
+    """Reward gated by perceptual faithfulness. METHODS section 7.
 
     Args:
         judge: compares a response with the reference.

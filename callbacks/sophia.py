@@ -36,7 +36,7 @@ def trust(think_BG: Tensor, right_BG: Tensor, wrong_BG: Tensor) -> Tensor:
 
 
 class SophiaVLR1(CreditCallback):
-    """R = R_ans + .3 exp(-step / 500) w R_think, for answers with R_ans of at least .2.
+    """R = R_ans + .3 exp(-step / 500) w R_think, for answers with R_ans of at least .2. METHODS section 8.
 
     Args:
         judge: scores the thinking of a response, 0..1.

@@ -136,3 +136,11 @@ def choose_threads(policy: VisionLanguageModel) -> None:
     small = sum(p.numel() for p in policy.parameters()) < SMALL_MODEL
     if small and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
+
+
+def policy_alone(model: DictConfig, processor: Any, **options: Any) -> VisionLanguageModel:
+    """A policy that no trainer moves, on this process's GPU if there is one; ``options`` of its loader."""
+    policy: VisionLanguageModel = instantiate(model.policy, **options)
+    policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
+    choose_threads(policy)
+    return policy.to(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu")

@@ -1,17 +1,10 @@
-"""Checkpoints that a diagnostic compares: their names and folders, and the models in them."""
+"""Checkpoints that a diagnostic compares: their names and folders."""
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
-import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from mmcredit.build import choose_threads
 from mmcredit.checks import missing_weights
-from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
 
 
@@ -30,11 +23,3 @@ def paths(cfg: DictConfig) -> dict[str, str]:
         if missing := missing_weights(OmegaConf.create({"model": {"path": path}})):
             raise UserError(f"checkpoint {name}: {missing[0]}")
     return found
-
-
-def policy(cfg: DictConfig, path: str, processor: Any) -> VisionLanguageModel:
-    """A checkpoint, on this process's GPU if there is one."""
-    loaded = instantiate(cfg.model.policy, path=path)
-    loaded.known_ids = min(len(processor.tokenizer), loaded.vocabulary)
-    choose_threads(loaded)
-    return loaded.to(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu")

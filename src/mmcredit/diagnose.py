@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from mmcredit.launch import launch
+
+if TYPE_CHECKING:
+    from mmcredit.diagnostics.setting import Diagnostic
 
 
 def diagnose(cfg: DictConfig) -> dict[str, Any]:
@@ -24,8 +27,9 @@ def diagnose(cfg: DictConfig) -> dict[str, Any]:
     check_numbers(cfg)
     quiet()
     join_processes()
-    diagnostic = instantiate(cfg.diagnostic, _convert_="all")
-    setting, head = None, {"diagnostic": cfg.name}
+    diagnostic: Diagnostic = instantiate(cfg.diagnostic, _convert_="all")
+    setting: Any = None
+    head: dict[str, Any] = {"diagnostic": cfg.name}
     if getattr(diagnostic, "needs_bank", True):
         setting = build_setting(cfg)
         head |= {"bank": setting.bank.hash, "questions": len(setting.bank), "checkpoints": paths(cfg)}
@@ -43,7 +47,8 @@ def build_setting(cfg: DictConfig) -> Any:
 
     from hydra.utils import instantiate
 
-    from mmcredit.compared import paths, policy
+    from mmcredit.build import policy_alone
+    from mmcredit.compared import paths
     from mmcredit.data.encode import Encoder
     from mmcredit.diagnostics.bank import load
     from mmcredit.diagnostics.setting import Setting
@@ -54,7 +59,7 @@ def build_setting(cfg: DictConfig) -> Any:
     return Setting(
         bank=bank,
         encoder=Encoder(processor, bank.template),
-        checkpoints={name: partial(policy, cfg, path, processor) for name, path in known.items()},
+        checkpoints={name: partial(policy_alone, cfg.model, processor, path=path) for name, path in known.items()},
         engine=instantiate(cfg.rollout.engine),
         grade=instantiate(cfg.reward),
         bootstrap=instantiate(cfg.bootstrap),

@@ -68,17 +68,14 @@ def predict(cfg: DictConfig, folder: Any) -> None:
 
 def responder(cfg: DictConfig) -> Any:
     """The model, on a GPU if there is one."""
-    import torch
     from hydra.utils import instantiate
 
-    from mmcredit.build import choose_threads
+    from mmcredit.build import policy_alone
     from mmcredit.evaluation.respond import Responder
 
     engine, template = instantiate(cfg.rollout.engine), instantiate(cfg.template)
-    processor, policy = instantiate(cfg.model.processor), instantiate(cfg.model.policy)
-    choose_threads(policy)
-    policy.to("cuda" if torch.cuda.is_available() else "cpu")
-    return Responder(policy, processor, engine, template)
+    processor = instantiate(cfg.model.processor)
+    return Responder(policy_alone(cfg.model, processor), processor, engine, template)
 
 
 STAGES = {  # whether it generates, scores, averages

@@ -14,7 +14,7 @@ from PIL import Image
 from real_files import BAD, rotated
 
 from mmcredit.data.gate import Outline
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.data.sources.jsonl import Jsonl
 from mmcredit.types import Box, UserError
 

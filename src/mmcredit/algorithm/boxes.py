@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from lightning.pytorch.utilities import rank_zero_only
 
 from mmcredit.credit import CreditCallback
-from mmcredit.data.sampling import Pool, info_of
+from mmcredit.data.sampling import Pool
+from mmcredit.data.source import info_of
 from mmcredit.types import UserError
 
 log = logging.getLogger(__name__)

@@ -6,15 +6,26 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from mmcredit.build import choose_threads
+from mmcredit.build import policy_alone, quiet
+from mmcredit.checks import missing_data, missing_weights
 from mmcredit.data.encode import Encoder
 from mmcredit.preparation.files import Row
 from mmcredit.rollout.text import collate
-from mmcredit.types import Sample
+from mmcredit.types import Sample, UserError
+
+
+def check_start(parts: DictConfig) -> None:
+    """What comes before a job: libraries are kept quiet.
+
+    Raises:
+        UserError: data or weights that ``parts`` name are not there.
+    """
+    quiet()
+    if missing := [*missing_data(parts), *missing_weights(parts)]:
+        raise UserError(f"this job cannot start here: {'; '.join(missing)}")
 
 
 class Responder:
@@ -32,10 +43,7 @@ class Responder:
     def loaded(self) -> tuple[Any, Any]:
         """Policy and encoder."""
         processor = instantiate(self.parts.model.processor)
-        policy = instantiate(self.parts.model.policy)
-        policy.known_ids = min(len(processor.tokenizer), policy.vocabulary)
-        choose_threads(policy)
-        policy.to("cuda" if torch.cuda.is_available() else "cpu")
+        policy = policy_alone(self.parts.model, processor)
         return policy, Encoder(processor, instantiate(self.parts.template))
 
     def __call__(self, samples: Sequence[Sample]) -> list[Row]:

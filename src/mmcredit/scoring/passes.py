@@ -90,6 +90,7 @@ class Passes:
         self.layouts[kind] += 1
 
     def row(self, rollout: Rollout, part: Part, keep_BGT: Tensor, features: ImageFeatures | None) -> Row:
+        """The row of a part, on its model's device, with the tokens that are kept (bool) to be scored; counts it."""
         model, b = self.models[part.view.weights], part.prompt
         lasts = ends(keep_BGT[b])
         ys = tuple(rollout.responses.ids_BGT[b, g, : lasts[g]].to(model.device) for g in part.members)

@@ -10,7 +10,7 @@ import pytest
 from tests.data import corpora
 
 from mmcredit.data.gate import BadRow
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.data.sources.golds import answer_tag, conclusion, letter, rate, unboxed, undollared
 from mmcredit.data.sources.mmfinereason import MMFineReason
 from mmcredit.data.sources.mmk12 import Mmk12

@@ -13,7 +13,7 @@ from mmcredit.data.coco.construct import Recipe, constructed
 from mmcredit.data.coco.pictures import open_stored
 from mmcredit.data.coco.question import SPLITS
 from mmcredit.data.gate import GateReport, Outline
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.types import Sample, UserError
 
 

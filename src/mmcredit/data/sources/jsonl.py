@@ -24,7 +24,7 @@ from typing import Any
 from mmcredit.data.gate import BadRow, Gate, Outline
 from mmcredit.data.images import Facts, decode
 from mmcredit.data.placeholders import in_order
-from mmcredit.data.sampling import Info, pass_rate
+from mmcredit.data.source import Info, pass_rate
 from mmcredit.data.sources.fields import Orientation, listed, parse, scene_object, text
 from mmcredit.data.sources.parts import check_part, part_of
 from mmcredit.data.sources.rows import local

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from mmcredit.data.answers import Kind, answer_kind
 from mmcredit.data.gate import BadRow, Outline
 from mmcredit.data.placeholders import in_order
-from mmcredit.data.sampling import Info, described
+from mmcredit.data.source import Info, described
 from mmcredit.data.sources.entries import LEADING, Entry, LeftOut, Place, Roles, RowGate, columns
 from mmcredit.data.sources.fields import text
 from mmcredit.data.sources.golds import unboxed

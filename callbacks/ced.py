@@ -38,24 +38,25 @@ log = logging.getLogger(__name__)
 
 
 def standardized_margin(s_ev: Tensor, s_non_K: Tensor, sigma_floor: float = 0.0) -> Tensor:
-    """tanh((s_ev - mean) / (std + 1e-6)) with the population std over K; in -1..1. METHODS section 4, step 6."""
+    """[B, G] tanh((s_ev - mean) / (std + 1e-6)) with the population std over the last dimension, K; in -1..1. Eq. (3),
+    METHODS section 4, step 6."""
     mean = s_non_K.mean(-1)
     spread = (s_non_K - mean[..., None]).square().mean(-1).sqrt().clamp(min=sigma_floor)
     return torch.tanh((s_ev - mean) / (spread + 1e-6))
 
 
 def raw_margin(s_ev: Tensor, s_non_K: Tensor, sigma_floor: float = 0.0) -> Tensor:
-    """s_ev - mean(s_non), nats a token."""
+    """[B, G] s_ev - mean(s_non), nats a token. METHODS section 4, step 6."""
     return s_ev - s_non_K.mean(-1)
 
 
 def ced_gate(margin: Tensor, tau: float) -> Tensor:
-    """g(m) = (1 + tanh(m / tau)) / 2, in 0..1. METHODS section 4, step 7."""
+    """g(m) = (1 + tanh(m / tau)) / 2, in 0..1; of any shape. Eq. (4), METHODS section 4, step 7."""
     return 0.5 * (1 + torch.tanh(margin / tau))
 
 
 class CED(CreditCallback):
-    """Counterfactual evidence-dependence reward.
+    """Counterfactual evidence-dependence reward. METHODS section 4.
 
     Args:
         scope: score the ``answer`` tokens (Answer-CED) or the whole ``response`` (CoT-CED).
@@ -80,6 +81,7 @@ class CED(CreditCallback):
     """
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2608.08021v2"
+    without_box: ClassVar[str | None] = "the middle of the picture is measured in its place"
 
     def __init__(
         self,
@@ -99,12 +101,10 @@ class CED(CreditCallback):
         format_penalty: float | None = None,
         watch_every: int = 20,
     ) -> None:
-        if watch_every < 1:
-            raise UserError(f"callbacks.ced.watch_every={watch_every} must be at least 1")
-        if k < 1 or tau <= 0 or ring < 1 or sigma_floor < 0:
+        if min(k, ring, watch_every) < 1 or tau <= 0 or sigma_floor < 0:
             raise UserError(
-                f"callbacks.ced: k={k} must be at least 1, ring={ring} at least 1, tau={tau} above 0, "
-                f"sigma_floor={sigma_floor} at least 0"
+                f"callbacks.ced: k={k} must be at least 1, ring={ring} and watch_every={watch_every} too, tau={tau} "
+                f"above 0, sigma_floor={sigma_floor} at least 0"
             )
         if reward_clip is not None and (isinstance(reward_clip, int | float) or len(reward_clip) != 2):
             raise UserError(f"callbacks.ced.reward_clip={reward_clip} must be [low, high] or null")
@@ -132,13 +132,12 @@ class CED(CreditCallback):
         ]
         s_ev, s_non = drops[0], torch.stack(drops[1:], -1)
         margin = self.margin(s_ev, s_non, self.sigma_floor).masked_fill(~measured_BG, 0.0)
-        for name, rate in rates.items():
-            record.scalar(f"ced/{name}_rate", rate)
+        record.scalars.update({f"ced/{name}_rate": rate for name, rate in rates.items()})
         self._report(rollout, record, measured_BG, s_ev, s_non.mean(-1), margin)
         return self.reward(rollout, margin, measured_BG)
 
     def reward(self, rollout: Rollout, margin_BG: Tensor, measured_BG: Tensor) -> Tensor:
-        """R = R_ans g(m) + eps m on routed families, plain R_ans elsewhere. Steps 7-9."""
+        """[B, G] R = R_ans g(m) + eps m on routed families, plain R_ans elsewhere. METHODS section 4, steps 7-9."""
         answer_BG, correct_BG = self.answer_reward(rollout), rollout.grades.correct_BG
         routed_BG = self._routed(rollout)[:, None] & measured_BG
         gate = ced_gate(margin_BG, self.tau) if self.gated else torch.ones_like(margin_BG)
@@ -152,12 +151,14 @@ class CED(CreditCallback):
 
     def _matters(self, rollout: Rollout) -> Tensor:
         """[B, G] bool, responses whose reward depends on the margin."""
-        gated = rollout.grades.correct_BG if self.gated else torch.zeros_like(rollout.grades.correct_BG)
-        return self._routed(rollout)[:, None] & (gated | (self.eps != 0))
+        return self._routed(rollout)[:, None] & (rollout.grades.correct_BG & self.gated | (self.eps != 0))
+
+    def uses_box(self, family: str) -> bool:
+        return family in self.routed_families
 
     def routes(self, sample: Sample) -> bool:
         """Whether the margin enters the reward: a routed family, and no yes/no question. Step 8."""
-        return sample.family in self.routed_families and sample.answer.strip().lower() not in ("yes", "no")
+        return self.uses_box(sample.family) and sample.answer.strip().lower() not in ("yes", "no")
 
     def _routed(self, rollout: Rollout) -> Tensor:
         return torch.tensor([self.routes(sample) for sample in rollout.prompts.samples], dtype=torch.bool)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class CEPO(CreditCallback):
-    """Token weights from the contrast of a right and a rejected answer.
+    """Token weights from the contrast of a right and a rejected answer. METHODS section 6.
 
     Args:
         lam: strength at rollout step 0, in 0..1.

@@ -45,7 +45,7 @@ def constant(step: int) -> float:
 
 
 class NoisyRollout(CreditCallback):
-    """n responses to the clean picture and n to the noisy one form a group of 2n.
+    """n responses to the clean picture and n to the noisy one form a group of 2n. METHODS section 8.
 
     Args:
         strength: of the distortion at the start, as ``distortion`` understands it; noise: 0..1.

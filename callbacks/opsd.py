@@ -32,7 +32,7 @@ TEMPLATE = "Reference solution: {solution}"
 
 
 class OPSD(CreditCallback):
-    """On-policy self-distillation from a teacher that sees the solution.
+    """On-policy self-distillation from a teacher that sees the solution. METHODS section 8.
 
     Args:
         divergence: (student, teacher) log-probs of the vocabulary -> divergence of each token: ``forward_kl``,

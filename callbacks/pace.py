@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 
 def robust_z(values: Tensor, pool_N: Tensor) -> Tensor:
-    """clip((S - median) / (1.4826 MAD + 1e-6), +-3), both of the pool; 0 if it has N < 3 or MAD <= 1e-6. Step 5."""
+    """clip((S - median) / (1.4826 MAD + 1e-6), +-3), both of the pool; 0 if it has N < 3 or MAD <= 1e-6; of
+    the shape of the values. METHODS section 5, step 5."""
     if len(pool_N) < 3:
         return torch.zeros_like(values)
     median = pool_N.quantile(0.5)
@@ -61,14 +62,15 @@ def standing(s_BG: Tensor, counted_BG: Tensor, microbatch: int | None) -> Tensor
 def pace_weights(
     signal_BGT: Tensor, advantage_BGT: Tensor, rate_BG: Tensor, mask_BGT: Tensor, low: float, high: float
 ) -> Tensor:
-    """(1 - lambda) + lambda w / mean_t w, with w = clip(exp(sign(A) c), low, high). Steps 7, 8; mean 1 a response."""
+    """[B, G, T] (1 - lambda) + lambda w / mean_t w, with w = clip(exp(sign(A) c), low, high); mean 1 a response.
+    METHODS section 5, steps 7, 8."""
     weight = sign_weight(signal_BGT, advantage_BGT, low, high)
     unit = weight / masked_mean(weight, mask_BGT, dim=-1).clamp(min=low)[..., None]
     return 1 - rate_BG[..., None] + rate_BG[..., None] * unit
 
 
 class PACE(CreditCallback):
-    """Token weights from pairwise hint contrasts, mixed in by trajectory confidence.
+    """Token weights from pairwise hint contrasts, mixed in by trajectory confidence. METHODS section 5.
 
     Args:
         max_negatives: wrong hints a response, K, 1..4.

@@ -69,7 +69,7 @@ class Case:
 
 
 class PACG(CreditCallback):
-    """Persistence-aware credit gating.
+    """Persistence-aware credit gating. METHODS section 3.
 
     Args:
         router: marks the claims of responses.

@@ -13,7 +13,6 @@ Suffixes: B prompts, G group.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from mmcredit.credit import CreditCallback, Record
+from mmcredit.services.annotations import Bare
 from mmcredit.services.judge import Comparison, Judge, Verdict
 from mmcredit.services.service import Ahead, Place
 from mmcredit.types import Rollout, Sample, UserError
@@ -28,26 +28,25 @@ from mmcredit.types import Rollout, Sample, UserError
 if TYPE_CHECKING:
     from mmcredit.scoring.scorer import Scorer
 
-log = logging.getLogger(__name__)
-
 
 def gate(vis: Tensor, ans: Tensor, fmt: Tensor, alpha: float) -> Tensor:
-    """S_vis (alpha S_ans + (1 - alpha) S_fmt), in 0..1. METHODS section 7."""
+    """[B, G] S_vis (alpha S_ans + (1 - alpha) S_fmt), in 0..1. METHODS section 7."""
     return vis * (alpha * ans + (1 - alpha) * fmt)
 
 
 def bonus(vis: Tensor, ans: Tensor, fmt: Tensor, alpha: float, c: float = 0.5) -> Tensor:
-    """alpha S_ans + (1 - alpha) S_fmt, and c where the answer is right and the response preferred."""
+    """[B, G] alpha S_ans + (1 - alpha) S_fmt, and c where the answer is right and the response preferred. METHODS
+    section 7."""
     return alpha * ans + (1 - alpha) * fmt + c * ans * vis
 
 
 def mix(vis: Tensor, ans: Tensor, fmt: Tensor, alpha: float, w: float = 0.2) -> Tensor:
-    """w S_vis + (alpha - w) S_ans + (1 - alpha) S_fmt."""
+    """[B, G] w S_vis + (alpha - w) S_ans + (1 - alpha) S_fmt. METHODS section 7."""
     return w * vis + (alpha - w) * ans + (1 - alpha) * fmt
 
 
 class PaLMR(CreditCallback):
-    """Reward gated by perceptual faithfulness.
+    """Reward gated by perceptual faithfulness. METHODS section 7.
 
     Args:
         judge: compares a response with the reference.
@@ -66,7 +65,8 @@ class PaLMR(CreditCallback):
         if not 0 <= alpha <= 1:
             raise UserError(f"callbacks.palmr.alpha={alpha} must lie in 0..1")
         self.judge, self.form, self.alpha = Ahead(judge), form, alpha
-        self.warned = False
+        fault = "no reference or no pseudo_ground_truth, and count as not preferred; give both with the data"
+        self.bare = Bare("PaLMR", fault, annotated)
 
     def on_rollout(self, rollout: Rollout, record: Record) -> None:
         self.judge.ask(self.requests(rollout))
@@ -101,17 +101,7 @@ class PaLMR(CreditCallback):
         if verdicts:
             record.scalar("palmr/tie_rate", sum(v.tie for v in answered) / len(verdicts))
             record.failures("palmr", [v.failure for v in verdicts.values()])
-        bare = [sample.id for sample in rollout.prompts.samples if not annotated(sample)]
-        record.scalar("palmr/no_reference_rate", len(bare) / max(len(rollout.prompts), 1))
-        if bare and not self.warned:
-            self.warned = True
-            log.warning(
-                "PaLMR: %d of %d samples of this step (e.g. %s) have no reference or no pseudo_ground_truth, and count "
-                "as not preferred; give both with the data",
-                len(bare),
-                len(rollout.prompts),
-                bare[0],
-            )
+        record.scalar("palmr/no_reference_rate", self.bare.rate(rollout.prompts.samples))
 
 
 def annotated(sample: Sample) -> bool:

@@ -36,7 +36,7 @@ def papo_loss(
 
 
 class PAPO(CreditCallback):
-    """Perception-aware policy optimization.
+    """Perception-aware policy optimization. METHODS section 2.
 
     Args:
         gamma: weight of the divergence, at least 0.

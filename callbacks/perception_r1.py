@@ -9,21 +9,19 @@ Suffixes: B prompts, G group.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from mmcredit.credit import CreditCallback, Record
-from mmcredit.services.judge import FactJudge, FactRequest
+from mmcredit.services.annotations import Bare
+from mmcredit.services.judge import FactJudge, FactRequest, spread
 from mmcredit.services.service import Ahead, Place
 from mmcredit.types import Rollout, Sample, UserError
 
 if TYPE_CHECKING:
     from mmcredit.scoring.scorer import Scorer
-
-log = logging.getLogger(__name__)
 
 
 def repetition(text: str, n: int = 20) -> float:
@@ -67,7 +65,7 @@ class PerceptionR1(CreditCallback):
             )
         self.judge, self.format_weight, self.facts_weight = Ahead(judge), format_weight, facts_weight
         self.repetition_weight, self.ngram = repetition_weight, ngram
-        self.warned = False
+        self.bare = Bare("Perception-R1", "no key_facts, and a share of 0; give them with the data", key_facts)
 
     def on_rollout(self, rollout: Rollout, record: Record) -> None:
         self.judge.ask(self.requests(rollout))
@@ -76,15 +74,13 @@ class PerceptionR1(CreditCallback):
         with record.stage("judge"):
             scores = self.judge.collect(self.requests(rollout))
         correct_BG = rollout.grades.correct_BG
-        facts_BG, known_BG = torch.zeros(correct_BG.shape), torch.zeros_like(correct_BG)
-        for place, score in scores.items():
-            facts_BG[place], known_BG[place] = score.value, score.failure is None
+        facts_BG, known_BG = spread(scores, correct_BG.shape)
         repeated = [[repetition(text, self.ngram) for text in group] for group in rollout.responses.texts]
         repeated_BG = torch.tensor(repeated).view(correct_BG.shape)
         record.responses("perception_r1/facts", facts_BG, known_BG)
         record.responses("perception_r1/repetition", repeated_BG)
         record.failures("perception_r1", [score.failure for score in scores.values()])
-        self._report_bare(rollout, record)
+        record.scalar("perception_r1/no_facts_rate", self.bare.rate(rollout.prompts.samples))
         reward_BG = correct_BG + self.format_weight * rollout.grades.format_BG
         return reward_BG + self.facts_weight * facts_BG - self.repetition_weight * repeated_BG
 
@@ -96,19 +92,6 @@ class PerceptionR1(CreditCallback):
             if (facts := key_facts(sample))
             for g, text in enumerate(texts)
         }
-
-    def _report_bare(self, rollout: Rollout, record: Record) -> None:
-        bare = [sample.id for sample in rollout.prompts.samples if not key_facts(sample)]
-        record.scalar("perception_r1/no_facts_rate", len(bare) / max(len(rollout.prompts), 1))
-        if bare and not self.warned:
-            self.warned = True
-            log.warning(
-                "Perception-R1: %d of %d samples of this step (e.g. %s) have no key_facts, and a share of 0; give them "
-                "with the data",
-                len(bare),
-                len(rollout.prompts),
-                bare[0],
-            )
 
 
 def key_facts(sample: Sample) -> tuple[str, ...]:

@@ -41,13 +41,14 @@ if TYPE_CHECKING:
 
 
 def token_shift(contrast_BGT: Tensor, strength: float, tau: float, delta: float, bound: float = 2.0) -> Tensor:
-    """r = clip(strength tanh(e / tau), +-bound) where |r| > delta, 0 elsewhere; strength is beta lam. METHODS 6."""
+    """[B, G, T] r = clip(strength tanh(e / tau), +-bound) where |r| > delta, 0 elsewhere; e and tau in nats, strength
+    is beta lam. METHODS section 6."""
     shift = (strength * torch.tanh(contrast_BGT / tau)).clamp(-bound, bound)
     return torch.where(shift.abs() > delta, shift, 0.0)
 
 
 def rlcsd_advantage(advantage_BGT: Tensor, shift_BGT: Tensor) -> Tensor:
-    """max(A + r, 0) where A > 0, min(A + r, 0) where A < 0, 0 where A = 0. METHODS section 6."""
+    """[B, G, T] max(A + r, 0) where A > 0, min(A + r, 0) where A < 0, 0 where A = 0. METHODS section 6."""
     moved = advantage_BGT + shift_BGT
     return torch.where(advantage_BGT > 0, moved.clamp(min=0), moved.clamp(max=0)) * (advantage_BGT != 0)
 
@@ -65,7 +66,7 @@ def normaliser_scale(selected_BGT: Tensor, kept_BGT: Tensor, mask_BGT: Tensor, e
 
 
 class RLCSD(CreditCallback):
-    """Token advantages moved by the contrast of answer hints.
+    """Token advantages moved by the contrast of answer hints. METHODS section 6.
 
     Args:
         max_negatives: wrong hints a response, K, 1..4.

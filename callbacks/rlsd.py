@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class RLSD(CreditCallback):
-    """Token weights from the gain of an answer-hinted teacher.
+    """Token weights from the gain of an answer-hinted teacher. METHODS section 6.
 
     Args:
         lam: strength at rollout step 0, in 0..1.

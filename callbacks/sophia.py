@@ -16,12 +16,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from torch import Tensor
 
 from mmcredit.credit import CreditCallback, Record
 from mmcredit.functional import masked_mean
-from mmcredit.services.judge import ThinkingJudge, ThinkingRequest
+from mmcredit.services.judge import ThinkingJudge, ThinkingRequest, spread
 from mmcredit.services.service import Ahead, Place
 from mmcredit.types import Rollout, UserError
 
@@ -37,7 +36,7 @@ def trust(think_BG: Tensor, right_BG: Tensor, wrong_BG: Tensor) -> Tensor:
 
 
 class SophiaVLR1(CreditCallback):
-    """R = R_ans + .3 exp(-step / 500) w R_think, for answers with R_ans of at least .2.
+    """R = R_ans + .3 exp(-step / 500) w R_think, for answers with R_ans of at least .2. METHODS section 8.
 
     Args:
         judge: scores the thinking of a response, 0..1.
@@ -65,9 +64,7 @@ class SophiaVLR1(CreditCallback):
         with record.stage("judge"):
             scores = self.judge.collect(self.requests(rollout))
         correct_BG = rollout.grades.correct_BG
-        think_BG, known_BG = torch.zeros(correct_BG.shape), torch.zeros_like(correct_BG)
-        for place, score in scores.items():
-            think_BG[place], known_BG[place] = score.value, score.failure is None
+        think_BG, known_BG = spread(scores, correct_BG.shape)
         right_BG, wrong_BG = known_BG & correct_BG, known_BG & ~correct_BG
         trust_B = trust(think_BG, right_BG, wrong_BG)
         decay = math.exp(-rollout.step / self.decay_steps)

@@ -73,6 +73,7 @@ class VLMR1(CreditCallback):
     """
 
     paper: ClassVar[str] = "https://arxiv.org/abs/2504.07615"
+    without_box: ClassVar[str | None] = "a right answer is rewarded in place of the box"
 
     def __init__(
         self,
@@ -110,5 +111,4 @@ class VLMR1(CreditCallback):
 
 def gold_boxes(sample: Sample) -> tuple[Box, ...]:
     """Every object that matters, the primary one first; else the one evidence box that the sample names."""
-    named = (sample.proposal_bbox, sample.target_bbox, sample.argument_bbox, sample.bbox)
-    return sample.boxes or tuple(box for box in named if box is not None)[:1]
+    return sample.boxes or ((sample.named_box,) if sample.named_box else ())

@@ -58,14 +58,15 @@ def vppo_weights(
 
 
 def vppo_keep(dependence_BGT: Tensor, mask_BGT: Tensor, keep: float = 0.4) -> Tensor:
-    """[B, G, T] bool, the ceil(keep T_i) valid tokens of largest dependence, the earlier of equal ones; step 4."""
+    """[B, G, T] bool, the ceil(keep T_i) valid tokens of largest dependence, the earlier of equal ones; METHODS
+    section 1, step 4."""
     count_BG = (keep * mask_BGT.sum(-1).double() - 1e-9).ceil()  # .4 x 5 = 2 tokens, whatever the rounding
     order = dependence_BGT.masked_fill(~mask_BGT, -torch.inf).sort(dim=-1, descending=True, stable=True).indices
     return (order.argsort(-1) < count_BG[..., None]) & mask_BGT
 
 
 class VPPO(CreditCallback):
-    """Visually perceptive policy optimization.
+    """Visually perceptive policy optimization. METHODS section 1.
 
     Args:
         keep: share of a response's tokens that keep their advantage, above 0, at most 1.

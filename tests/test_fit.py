@@ -179,6 +179,15 @@ def test_ced_says_when_no_family_is_routed(tmp_path, caplog):
     assert "CED changes no reward" in caplog.text and "other" in caplog.text
 
 
+def test_ced_says_when_no_sample_has_an_evidence_box(tmp_path, caplog):
+    path = write_jsonl(tmp_path)
+    bare = [{k: v for k, v in json.loads(line).items() if k != "boxes"} for line in path.read_text().splitlines()]
+    path.write_text("\n".join(map(json.dumps, bare)))
+    small = [o for o in SMALL if "data.val" not in o]
+    fit(config(tmp_path / "run", *small, "data=jsonl", f"data.path={path}", "steps=1"))
+    assert "(100.0 %) name no evidence box: the middle of the picture is measured in its place" in caplog.text
+
+
 def test_summary_export_and_checkpoint(unbroken):
     summary = json.loads((unbroken / "summary.json").read_text())
     for name in ("val_accuracy", "counter_prior_accuracy", "unsupported_rate"):

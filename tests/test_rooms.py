@@ -11,9 +11,19 @@ import mmcredit
 import mmcredit.callbacks
 
 SOURCE, METHODS = Path(mmcredit.__file__).parent, Path(mmcredit.callbacks.__file__).parent
-ROOMS = ["types", "functional", "checkpoints", "data", "models", "strategy", "rollout", "reward", "scoring", "services"]
-ROOMS += ["credit", "algorithm", "module", "teacher", "reporting", "observers", "evaluation", "integrations"]
-ROOMS += ["callbacks", "diagnostics"]
+ROOMS = ["types", "functional", "files", "checkpoints", "data", "models", "strategy", "rollout", "reward", "scoring"]
+ROOMS += [
+    "services",
+    "credit",
+    "algorithm",
+    "module",
+    "teacher",
+    "reporting",
+    "observers",
+    "evaluation",
+    "integrations",
+]
+ROOMS += ["integrations", "callbacks", "diagnostics"]
 ENTRIES = {
     "fit",
     "maps",

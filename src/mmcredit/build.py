@@ -13,7 +13,9 @@ import transformers
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from mmcredit.credit import CreditCallback, check_sampling
+from mmcredit.algorithm.boxes import report_missing_boxes
+from mmcredit.algorithm.sampling_edits import check_sampling
+from mmcredit.credit import CreditCallback
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.encode import Encoder
 from mmcredit.data.prompt_gate import MAX_PROMPT_TOKENS, Admitted, PromptGate
@@ -61,6 +63,7 @@ def build(cfg: DictConfig) -> Run:
         difficulty=instantiate(cfg.data.get("difficulty")),
     )
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
+    report_missing_boxes(chain, data.pool)
     data.connect(processor)
     data.validate_in_fit = cfg.val_every is not None
     strategy = cfg.trainer.strategy if isinstance(cfg.trainer.strategy, str) else instantiate(cfg.trainer.strategy)

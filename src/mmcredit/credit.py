@@ -26,8 +26,7 @@ import lightning
 import torch
 from torch import Tensor
 
-from mmcredit.scoring.edits import Original
-from mmcredit.types import Rollout, UserError
+from mmcredit.types import Rollout
 
 if TYPE_CHECKING:
     from mmcredit.scoring.edits import ImageEdit
@@ -103,6 +102,11 @@ class CreditCallback(lightning.Callback):
     refresh_every: int | None = None  # rollout steps between hard copies of the policy to the teacher; None: no teacher
     needs_old_logp: ClassVar[bool] = True  # a hook reads ``rollout.logp_BGT``; False may save a scoring pass
     needs_reference: ClassVar[bool] = False  # a hook scores under ``Weights.REFERENCE``, the frozen initial policy
+    without_box: ClassVar[str | None] = None  # what a sample without an evidence box gets; None: boxes are not used
+
+    def uses_box(self, family: str) -> bool:
+        """Whether samples of a question family are graded by their evidence box, where ``without_box`` is not None."""
+        return True
 
     def extra_views(self, seed: int) -> Sequence[View]:
         """Views beside ``View()`` that step 0 of a run with this seed asks for, for the lines printed at start: equal
@@ -137,30 +141,6 @@ class CreditCallback(lightning.Callback):
         must be scored in an earlier hook. Its rows here begin at prompt ``micro.start``.
         """
         return None
-
-
-def check_sampling(chain: Sequence[CreditCallback], group: int, edits: bool = True) -> None:
-    """At most one method chooses the pictures that are sampled from, and its shares of a group are whole.
-
-    Args:
-        edits: whether the engine can sample from edited pixels.
-
-    Raises:
-        UserError: they are not, the engine cannot, or an edit changes no pixels.
-    """
-    asked = {type(method).__name__: found for method in chain if (found := method.sampling_edits(0))}
-    if len(asked) > 1:
-        raise UserError(f"callbacks: {' and '.join(asked)} both choose the pictures to sample from; keep one of them")
-    if asked and not edits:
-        raise UserError(f"callbacks: {next(iter(asked))} samples from edited pictures, which needs rollout=hf")
-    for name, versions in asked.items():
-        if group % len(versions):
-            raise UserError(
-                f"rollout.group={group}: {name} samples equal shares of a group from {len(versions)} versions of the "
-                f"picture; use a multiple of {len(versions)}"
-            )
-        if idle := [edit for edit in versions if not edit.touches_pixels and type(edit) is not Original]:
-            raise UserError(f"callbacks: {name} samples under {type(idle[0]).__name__}, which changes no pixels")
 
 
 def reward_chain(chain: Sequence[CreditCallback], rollout: Rollout, scorer: Scorer, record: Record) -> Rollout:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from mmcredit.launch import launch
+
+if TYPE_CHECKING:
+    from mmcredit.diagnostics.setting import Diagnostic
 
 
 def diagnose(cfg: DictConfig) -> dict[str, Any]:
@@ -24,8 +27,9 @@ def diagnose(cfg: DictConfig) -> dict[str, Any]:
     check_numbers(cfg)
     quiet()
     join_processes()
-    diagnostic = instantiate(cfg.diagnostic, _convert_="all")
-    setting, head = None, {"diagnostic": cfg.name}
+    diagnostic: Diagnostic = instantiate(cfg.diagnostic, _convert_="all")
+    setting: Any = None
+    head: dict[str, Any] = {"diagnostic": cfg.name}
     if getattr(diagnostic, "needs_bank", True):
         setting = build_setting(cfg)
         head |= {"bank": setting.bank.hash, "questions": len(setting.bank), "checkpoints": paths(cfg)}

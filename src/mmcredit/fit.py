@@ -19,8 +19,9 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
     from mmcredit.build import build
     from mmcredit.checkpoints import resume_from
     from mmcredit.data.report import as_table, write
+    from mmcredit.files import write_json
     from mmcredit.models.load import export
-    from mmcredit.observers.summary import print_summary, scores, summarise, write_json
+    from mmcredit.observers.summary import print_summary, scores, summarise
     from mmcredit.planning.warning import warn
     from mmcredit.provenance import provenance
 

@@ -50,9 +50,9 @@ def maps(cfg: DictConfig) -> Path:
 
     check(cfg)
     from mmcredit.build import build
+    from mmcredit.files import write_text
     from mmcredit.reporting.credit_map import chain_name, credit_map, worth_showing
     from mmcredit.reporting.credit_page import credit_page
-    from mmcredit.reporting.pages import write_text
 
     for part in (cfg.get("callbacks") or {}).values():
         if "refresh_every" in part:

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-import lightning
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from mmcredit.algorithm.meter import Meter
 from mmcredit.algorithm.parent import Parent
+from mmcredit.algorithm.resumable import Resumable
 from mmcredit.algorithm.selection import Batch, collect
 from mmcredit.algorithm.statistics import average_ranks, describe
 from mmcredit.algorithm.update import Update, trained
-from mmcredit.checkpoints import FORMAT
 from mmcredit.credit import CreditCallback, Record, advantage_chain, reward_chain
-from mmcredit.functional import gather
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.reward.tally import Tally
+from mmcredit.rollout.engine import Engine
 from mmcredit.rollout.parts import interleave
-from mmcredit.rollout.sampling import Sampled
 from mmcredit.rollout.text import collate, padded
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View, Weights
-from mmcredit.types import Grades, Prompts, Responses, Rollout, Sample, UserError
-
-log = logging.getLogger(__name__)
-RESUMED = (
-    "rollout_step",
-    "drawn_batches",
-    "optimizer_steps",
-    "skipped_steps",
-    "start_metrics",
-)  # what a checkpoint holds beside Lightning's own
-
-
-class Engine(Protocol):
-    """Samples responses."""
-
-    seconds: dict[str, float]  # so far, by part
-
-    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> Sampled:
-        """Responses; ``prompts`` holds so many versions of each, one after another, with G / shares each."""
+from mmcredit.types import Grades, Prompts, Responses, Rollout, Sample
 
 
 @dataclass
@@ -57,7 +37,7 @@ class StepReport:
     record: Record
 
 
-class CreditModule(lightning.LightningModule):
+class CreditModule(Resumable):
     """Policy, engine, reward, chain of methods and parent, joined in one step (pseudocode: ``mmcredit.credit``).
 
     Args:
@@ -97,10 +77,7 @@ class CreditModule(lightning.LightningModule):
         self.teacher = scorer.models.get(Weights.TEACHER)  # a part of this module: of its checkpoints, too
         self.grade, self.algorithm, self.chain, self.make_optimizer = grade, algorithm, tuple(chain), optimizer
         self.tokenizer, self.val_names, self.tally = tokenizer, tuple(val_names), Tally(contradicts)
-        self.steps, self.max_grad_norm = steps, max_grad_norm
-        self.rollout_step = self.optimizer_steps = self.skipped_steps = 0
-        self.drawn_batches = 0  # data batches, by which the order of the data goes on
-        self.start_metrics: dict[str, float] = {}
+        self.steps, self.max_grad_norm, self.meter = steps, max_grad_norm, Meter(scorer, engine)
         self.report: StepReport | None = None
         self.keep_tokens = False  # an observer sets it before a step of which it wants the numbers of each token
         self.record = Record()  # of the step under way
@@ -108,40 +85,36 @@ class CreditModule(lightning.LightningModule):
 
     def training_step(self, dataloader_iter: Iterator[tuple[Prompts, int, int]]) -> None:
         """One rollout step: sample, grade, assign credit, update. Draws as many data batches as the selection needs."""
-        tokens_before, parts_before = self.tokens(), self.parts()
         self.record = record = Record(per_token={} if self.keep_tokens else None)
         self.keep_tokens = False
-
-        def draw() -> Rollout:
-            self.drawn_batches += 1
-            with record.stage("data"):
-                prompts = next(dataloader_iter)[0]
-            rollout = self.sample(prompts, record)
-            for method in self.chain:
-                method.on_rollout(rollout, record)
-            return rollout
-
-        batch = collect(draw, self.algorithm.selection, record)
-        if batch.total:
-            advantage_BG, advantage_BGT, batch = self._learn(batch, record)
-        else:
-            self.skipped_steps += 1
-            advantage_BG = torch.zeros(batch.rollout.reward_BG.shape)
-            advantage_BGT = torch.zeros(batch.rollout.shape)
-        self.scorer.forget()
-        self.rollout_step += 1
-        describe(batch.rollout, advantage_BG, record)
-        average_ranks(record, len(batch.rollout.prompts))
-        record.scalar("train/rollout_steps", self.rollout_step)
-        record.scalar("train/optimizer_steps", self.optimizer_steps)
-        record.scalar("train/skipped_steps", self.skipped_steps)
-        for kind, count in self.tokens().items():
-            record.scalar(f"scoring/tokens_{kind}", count - tokens_before[kind])
-        for part, seconds in self.parts().items():
-            record.seconds[part] = seconds - parts_before[part]
+        with self.meter.reading(record):
+            batch = collect(lambda: self._draw(dataloader_iter, record), self.algorithm.selection, record)
+            if batch.total:
+                advantage_BG, advantage_BGT, batch = self._learn(batch, record)
+            else:
+                self.skipped_steps += 1
+                advantage_BG = torch.zeros(batch.rollout.reward_BG.shape)
+                advantage_BGT = torch.zeros(batch.rollout.shape)
+            self.scorer.forget()
+            self.rollout_step += 1
+            describe(batch.rollout, advantage_BG, record)
+            average_ranks(record, len(batch.rollout.prompts))
+            record.scalar("train/rollout_steps", self.rollout_step)
+            record.scalar("train/optimizer_steps", self.optimizer_steps)
+            record.scalar("train/skipped_steps", self.skipped_steps)
         self.seconds.update(record.seconds)
         self.report = StepReport(batch.rollout, advantage_BGT, record)
         self.trainer.should_stop = self.rollout_step >= self.steps
+
+    def _draw(self, dataloader_iter: Iterator[tuple[Prompts, int, int]], record: Record) -> Rollout:
+        """The next data batch, sampled and graded; slow services of the methods start on it."""
+        self.drawn_batches += 1
+        with record.stage("data"):
+            prompts = next(dataloader_iter)[0]
+        rollout = self.sample(prompts, record)
+        for method in self.chain:
+            method.on_rollout(rollout, record)
+        return rollout
 
     def sample(self, prompts: Prompts, record: Record) -> Rollout:
         """Responses of the policy, graded; their log-probs, where sampling knows what scoring would find."""
@@ -154,14 +127,19 @@ class CreditModule(lightning.LightningModule):
             responses, logp_BGT = self._collate(sampled.ids), padded(sampled.logps)
         with record.stage("reward"):
             grades = self.grade(prompts, responses)
-        reward_BG, scored = grades.reward_BG, sampled.exact and not edits
-        other_BGT = None if sampled.exact else logp_BGT
+        reward_BG = grades.reward_BG
         if self.algorithm.overlong is not None:
             reward_BG = reward_BG + self.algorithm.overlong(responses.mask_BGT)
-        if not scored:
-            logp_BGT = torch.zeros_like(logp_BGT)
+        scored = sampled.exact and not edits
         return Rollout(
-            prompts, responses, grades, self.rollout_step, logp_BGT, reward_BG, scored=scored, engine_logp_BGT=other_BGT
+            prompts,
+            responses,
+            grades,
+            step,
+            logp_BGT if scored else torch.zeros_like(logp_BGT),
+            reward_BG,
+            scored=scored,
+            engine_logp_BGT=None if sampled.exact else logp_BGT,
         )
 
     def _collate(self, ids: list[list[Tensor]]) -> Responses:
@@ -188,15 +166,6 @@ class CreditModule(lightning.LightningModule):
     def update(self) -> Update:
         """Optimizer steps over the mini-batches."""
         return Update(self, self.algorithm, self.chain, self.scorer, self.max_grad_norm)
-
-    def tokens(self) -> Counter[str]:
-        """What all ranks' scorers went through so far."""
-        return sum(gather(self.scorer.tokens), Counter[str]())
-
-    def parts(self) -> Counter[str]:
-        """Seconds so far inside stages, ``stage/part``: sampling's, the vision tower's, and each view's."""
-        scored = {f"score/{view}": seconds for view, seconds in self.scorer.seconds.items()}
-        return Counter[str]({f"rollout/{part}": s for part, s in self.engine.seconds.items()} | scored)
 
     def configure_optimizers(self) -> Optimizer:
         return self.make_optimizer(trained(self.policy))
@@ -225,23 +194,3 @@ class CreditModule(lightning.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self.log_dict(self.tally.means(self.device))
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["mmcredit"] = {"format": FORMAT} | {key: getattr(self, key) for key in RESUMED}
-        checkpoint["mmcredit"] |= {"trained": len(trained(self.policy)), "methods": self._methods}
-
-    @property
-    def _methods(self) -> list[str]:
-        return [type(method).__name__ for method in self.chain]
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        before, now = checkpoint["mmcredit"]["trained"], len(trained(self.policy))
-        if before != now:
-            raise UserError(
-                f"the checkpoint trained {before} tensors, this run {now}: "
-                "resume with the same model/train and model.train"
-            )
-        if (methods := checkpoint["mmcredit"].get("methods", self._methods)) != self._methods:
-            log.warning("the checkpoint was trained with methods %s, this run goes on with %s", methods, self._methods)
-        for key in RESUMED:
-            setattr(self, key, checkpoint["mmcredit"][key])

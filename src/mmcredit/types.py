@@ -78,6 +78,12 @@ class Sample:
     objects: tuple[SceneObject, ...] = ()  # all objects of the image, if the source knows them
     meta: Mapping[str, str] = field(default_factory=dict)  # reference, pseudo_ground_truth, key_facts; solution
 
+    @property
+    def named_box(self) -> Box | None:
+        """The evidence box, by priority; None where none is named."""
+        given = (self.proposal_bbox, self.target_bbox, self.argument_bbox, self.bbox)
+        return next((box for box in given if box is not None), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Prompts:

@@ -16,12 +16,13 @@ from torch.utils.data import DataLoader
 
 from mmcredit.build import build, quiet
 from mmcredit.data.templates import Template
+from mmcredit.files import write_json
 from mmcredit.models.load import export, load_policy
 from mmcredit.models.processor import load_processor
 from mmcredit.models.supervision import DemonstrationSet, Phase, Supervised
 from mmcredit.models.tiny import build_model, build_processor, train_tokenizer
 from mmcredit.models.vlm import VisionLanguageModel
-from mmcredit.observers.summary import scores, write_json
+from mmcredit.observers.summary import scores
 
 Templates = Mapping[str, Template]
 

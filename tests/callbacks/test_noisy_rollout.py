@@ -11,9 +11,10 @@ import pytest
 import torch
 from tests.test_fit import SMALL, config, losses
 
+from mmcredit.algorithm.sampling_edits import check_sampling
 from mmcredit.build import build
 from mmcredit.callbacks.noisy_rollout import NoisyRollout, constant, linear_decay, sigmoid_decay
-from mmcredit.credit import CreditCallback, Record, check_sampling
+from mmcredit.credit import CreditCallback, Record
 from mmcredit.fit import fit
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.parts import interleave

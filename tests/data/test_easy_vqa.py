@@ -11,7 +11,7 @@ from PIL import Image
 from scipy import ndimage
 
 from mmcredit.data.gate import Outline
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.data.sources.easy_vqa import COLORS, FAMILIES, SHAPES, EasyVQA, opened, region, shape_in
 from mmcredit.data.world.demonstrations import Demonstrations, short_evidence, think
 from mmcredit.data.world.grammar import Verdict, judge, parse

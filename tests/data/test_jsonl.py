@@ -14,7 +14,7 @@ from PIL import Image
 from real_files import BAD, rotated
 
 from mmcredit.data.gate import Outline
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.data.sources.jsonl import Jsonl
 from mmcredit.types import Box, UserError
 
@@ -419,4 +419,4 @@ def test_samplers_learn_family_and_pass_rate_without_a_picture(folder: Path) -> 
         write(folder, {**ROW, "image": "a.png", "family": "counting", "pass_rate": 0.25}, {**ROW, "question": "r"})
     )
     (folder / "a.png").unlink()
-    assert [source.info(i) for i in range(2)] == [Info("counting", 0.25), Info(ROW.get("family", ""), None)]
+    assert [source.info(i) for i in range(2)] == [Info("counting", 0.25, boxed=False), Info(ROW.get("family", ""))]

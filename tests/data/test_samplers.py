@@ -10,17 +10,8 @@ from itertools import islice
 import pytest
 
 from mmcredit.data.datamodule import DataModule
-from mmcredit.data.sampling import (
-    BalancedNoReplacement,
-    Info,
-    PassRate,
-    Pool,
-    Sequential,
-    Shuffle,
-    StepBatches,
-    info_of,
-    pass_rate,
-)
+from mmcredit.data.sampling import BalancedNoReplacement, PassRate, Pool, Sequential, Shuffle, StepBatches
+from mmcredit.data.source import Info, info_of, pass_rate
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
 from mmcredit.functional import stable_rng

@@ -67,6 +67,6 @@ def test_two_questions_with_one_id_are_refused(folder, ids):
 def test_other_settings_are_refused(folder):
     folder.pin({"seed": 0, "model": "m"})
     folder.pin({"seed": 0, "model": "m"})
-    with pytest.raises(UserError, match="begun with another seed and model"):
+    with pytest.raises(UserError, match=r"begun with other settings \(seed, model\)"):
         folder.pin({"seed": 1, "model": "n"})
     assert Folder(folder.path).settings == {"seed": 0, "model": "m"}

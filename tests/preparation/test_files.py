@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from mmcredit.preparation.files import completed, pin, read_rows, write_rows
-from mmcredit.types import UserError
+from mmcredit.preparation.files import completed, read_rows, write_rows
 
 
 class Work:
@@ -63,12 +60,3 @@ def test_a_file_without_rows_is_there(tmp_path):
 def test_lines_keep_text_as_it_is(tmp_path):
     write_rows(tmp_path / "a.jsonl", [{"id": "é\n\u2028"}])
     assert read_rows(tmp_path / "a.jsonl") == [{"id": "é\n\u2028"}]
-
-
-def test_other_settings_are_refused(tmp_path):
-    path = tmp_path / "settings.json"
-    pin(path, {"seed": 0, "law": {"group": 8}})
-    pin(path, {"seed": 0, "law": {"group": 8}})
-    with pytest.raises(UserError, match=r"begun with other settings \(law\)"):
-        pin(path, {"seed": 0, "law": {"group": 4}})
-    assert json.loads(path.read_text())["law"] == {"group": 8}

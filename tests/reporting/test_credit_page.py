@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 import pytest
 from map_case import HOSTILE, panel, shown
 
+from mmcredit.files import write_text
 from mmcredit.reporting.credit_page import SIDES, credit_page, data_uri
-from mmcredit.reporting.pages import write_text
 from mmcredit.reporting.visible_text import visible
 from mmcredit.types import UserError
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mmcredit.credit import CreditCallback, check_sampling
+from mmcredit.algorithm.sampling_edits import check_sampling
+from mmcredit.credit import CreditCallback
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.rollout.vllm import VLLMEngine, named_weights, one_placeholder_a_picture

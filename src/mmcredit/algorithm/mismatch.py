@@ -15,7 +15,8 @@ KEY = "mismatch/abs"  # |trainer - engine|, nats a token
 
 
 def importance(old_BGT: Tensor, engine_BGT: Tensor, cap: float | None) -> Tensor:
-    """min(exp(trainer - engine), cap) of every token: the weight that makes samples of one samples of the other."""
+    """[B, G, T] min(exp(trainer - engine), cap): the weight that makes samples of one samples of the other; 1 without a
+    cap. Log-probs in nats."""
     if cap is None:
         return torch.ones_like(old_BGT)
     return (old_BGT - engine_BGT).clamp(-20.0, 20.0).exp().clamp(max=cap)

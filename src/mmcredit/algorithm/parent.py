@@ -19,7 +19,7 @@ Entropy = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Parent:
-    """A member of the GRPO family.
+    """A member of the GRPO family. METHODS section 0.
 
     Args:
         advantage: reward [B, G] -> advantage [B, G].

@@ -1,5 +1,5 @@
 """From token losses to one number. The denominators belong to the whole optimizer mini-batch over all ranks, so a
-mini-batch may be cut into micro-batches in any way. Suffixes: B prompts, G group, T tokens."""
+mini-batch may be cut into micro-batches in any way. METHODS section 0. Suffixes: B prompts, G group, T tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Reduction(Protocol):
     """Weights that turn a sum over tokens into the reduced loss."""
 
     def size(self, mask_BGT: Tensor) -> Tensor:
-        """This mini-batch's part of the denominator; parts of all ranks are added up."""
+        """One number, this mini-batch's part of the denominator; parts of all ranks are added up."""
 
     def weights(self, mask_BGT: Tensor, size: Tensor) -> Tensor:
         """[B, G, T] weight of each token of a micro-batch, given the whole mini-batch's denominator."""
@@ -45,7 +45,14 @@ class SequenceMean:
 
 @dataclass(frozen=True)
 class ConstantHorizon:
-    """Token sum / (responses x a fixed horizon), so that long responses are not discounted (Dr.GRPO)."""
+    """Token sum / (responses x a fixed horizon), so that long responses are not discounted (Dr.GRPO).
+
+    Args:
+        horizon: tokens, at least 1.
+
+    Raises:
+        UserError: it is not.
+    """
 
     horizon: int
 

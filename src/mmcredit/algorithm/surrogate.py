@@ -1,4 +1,5 @@
-"""Ratio, clipped surrogate and entropy estimators of the GRPO family; METHODS section 0. All [B, G, T]."""
+"""Ratio, clipped surrogate and entropy estimators of the GRPO family; METHODS section 0. Tensors are
+[B, G, T], log-probs in nats."""
 
 from __future__ import annotations
 

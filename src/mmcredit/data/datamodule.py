@@ -10,7 +10,8 @@ import lightning
 from torch.utils.data import DataLoader
 
 from mmcredit.data.encode import Encoder
-from mmcredit.data.sampling import Order, PassRate, Pool, Shuffle, Source, StepBatches
+from mmcredit.data.sampling import Order, PassRate, Pool, Shuffle, StepBatches
+from mmcredit.data.source import Source
 from mmcredit.data.templates import Template
 from mmcredit.functional import rank, world
 from mmcredit.types import Prompts, UserError

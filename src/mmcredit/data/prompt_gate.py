@@ -11,7 +11,7 @@ from typing import Protocol
 from mmcredit.data.answers import Kind, answer_kind
 from mmcredit.data.encode import Encoder
 from mmcredit.data.gate import BadRow, Gate, GateReport, Outline
-from mmcredit.data.sampling import Info, info_of
+from mmcredit.data.source import Info, info_of
 from mmcredit.functional import stable_rng
 from mmcredit.types import Sample, UserError
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mmcredit.data.prompt_gate import Admitted
+from mmcredit.files import write_json, write_text
 
 COLUMNS = ("set", "rows read", "kept", "samples", "prompt tokens", "answers", "dropped")
 Sets = Mapping[str, Admitted]
@@ -71,9 +71,5 @@ def _plain(text: str) -> str:
 
 def write(sets: Sets, folder: Path) -> None:
     """Both files, each complete or not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {"json": json.dumps(as_dict(sets), indent=2) + "\n", "md": as_markdown(sets)}
-    for ending, text in content.items():
-        partial = folder / f"data_report.{ending}.partial"
-        partial.write_text(text, "utf-8")
-        partial.replace(folder / f"data_report.{ending}")
+    write_json(as_dict(sets), folder / "data_report.json")
+    write_text(folder / "data_report.md", as_markdown(sets))

@@ -12,43 +12,11 @@ from typing import Protocol
 
 from torch.utils.data import Sampler
 
+from mmcredit.data.source import Info, Source, info_of
 from mmcredit.functional import stable_rng
-from mmcredit.types import Sample, UserError
+from mmcredit.types import UserError
 
 UNLABELLED = ("keep", "drop")
-
-
-class Source(Protocol):
-    """Map-style access to samples. A source that also offers ``info(index) -> Info`` spares decoding its pictures."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Sample: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Info:
-    """What samplers ask of a sample."""
-
-    family: str
-    pass_rate: float | None = None  # share of right responses of some model, 0..1; None: not measured
-
-
-def info_of(source: Source, index: int) -> Info:
-    """The source's own ``info``, or what the whole sample says."""
-    if (info := getattr(source, "info", None)) is not None:
-        return info(index)
-    sample = source[index]
-    return Info(sample.family, pass_rate(sample.meta.get("pass_rate")))
-
-
-def pass_rate(value: object) -> float | None:
-    """A corpus' label as a share; None where it is missing, no number, or a mark outside 0..1 (nan, -1)."""
-    try:
-        rate = float(str(value))
-    except ValueError:
-        return None
-    return rate if 0 <= rate <= 1 else None
 
 
 @dataclass(frozen=True)

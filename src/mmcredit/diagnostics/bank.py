@@ -19,7 +19,7 @@ import torch
 from mmcredit.data.encode import Encoder
 from mmcredit.data.sources.jsonl import Jsonl
 from mmcredit.data.templates import Template
-from mmcredit.evaluation.files import write_text
+from mmcredit.files import write_text
 from mmcredit.rollout.text import collate
 from mmcredit.services.claim_status import SUPPORTED
 from mmcredit.services.claims import ClaimSpan, Routing

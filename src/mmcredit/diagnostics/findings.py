@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmcredit.evaluation.files import write_text
 from mmcredit.evaluation.statistics import Estimate
+from mmcredit.files import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

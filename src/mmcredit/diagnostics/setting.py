@@ -16,7 +16,7 @@ from mmcredit.diagnostics.findings import Findings
 from mmcredit.evaluation.statistics import Bootstrap
 from mmcredit.functional import gather, rank, world
 from mmcredit.models.vlm import VisionLanguageModel
-from mmcredit.module import Engine
+from mmcredit.rollout.engine import Engine
 from mmcredit.rollout.text import collate
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View, Weights

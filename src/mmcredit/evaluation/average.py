@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from mmcredit.evaluation.files import write_text
+from mmcredit.files import write_text
 from mmcredit.types import UserError
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmcredit.evaluation.table import Question
+from mmcredit.files import pin
 from mmcredit.types import UserError
 
 
@@ -77,13 +78,7 @@ class Folder:
         Raises:
             UserError: it has others.
         """
-        before = self.settings or settings
-        if changed := [key for key in settings if before.get(key) != settings[key]]:
-            raise UserError(
-                f"{self.path} was begun with another {' and '.join(changed)}: go on with the settings in "
-                f"{self.path / 'settings.json'}, or name another folder with out=..."
-            )
-        write_text(self.path / "settings.json", json.dumps(settings, indent=1) + "\n")
+        pin(self.path / "settings.json", settings, "out")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -119,10 +114,3 @@ class Folder:
         """Whether a response to one of the questions from ``start`` to ``stop`` is not there."""
         known = self.questions[start:stop]
         return len(known) < stop - start or any((q.id, n) not in self.predictions for q in known for n in range(k))
-
-
-def write_text(path: Path, text: str) -> None:
-    """A file that is complete or not there."""
-    aside = path.with_name(path.name + ".new")
-    aside.write_text(text, "utf-8")
-    aside.replace(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -12,16 +12,9 @@ from mmcredit.data.gate import BadRow
 from mmcredit.data.templates import Template
 from mmcredit.evaluation.files import Prediction
 from mmcredit.models.vlm import VisionLanguageModel
-from mmcredit.rollout.sampling import Sampled
+from mmcredit.rollout.engine import Engine
 from mmcredit.rollout.text import decode_with_spans
-from mmcredit.types import Prompts, Sample, UserError
-
-
-class Engine(Protocol):
-    """Samples responses; the draws of (question, k) depend on their names alone."""
-
-    def generate(self, policy: VisionLanguageModel, prompts: Prompts, step: int, shares: int = 1) -> Sampled:
-        """K responses to each of B prompts."""
+from mmcredit.types import Sample, UserError
 
 
 class Responder:

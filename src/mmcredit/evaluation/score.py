@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mmcredit.evaluation.fields import Field
-from mmcredit.evaluation.files import Folder, write_text
+from mmcredit.evaluation.files import Folder
 from mmcredit.evaluation.graders.base import Grader
 from mmcredit.evaluation.metrics import Metric
 from mmcredit.evaluation.report import table
 from mmcredit.evaluation.statistics import Bootstrap
 from mmcredit.evaluation.table import Grade, Question, Table, clusters
+from mmcredit.files import write_text
 from mmcredit.types import UserError
 
 EXAMPLES = 5  # of responses that scorers grade differently

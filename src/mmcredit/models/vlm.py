@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ from mmcredit.models.layout import Layout, Row, cheapest_sharing, lay_out
 from mmcredit.models.lockstep import Paced
 from mmcredit.types import Prompts, UserError
 
-log = logging.getLogger(__name__)
 HEAD_ELEMENTS = 2**25  # logits held at once: 220 tokens at a vocabulary of 151,936
 
 
@@ -80,13 +78,6 @@ class VisionLanguageModel(Paced):
         """Tokens that stand for pixels, and ids without a token: they must never be sampled."""
         vision = self.family.forbidden_ids(self.hf.config)
         return torch.tensor([*vision, *range(self.known_ids, self.vocabulary)], device=self.device)
-
-    def shares_prefix(self) -> bool:
-        """Whether responses may share the row of their prompt; says so in the log where they may not."""
-        if not self.family.SHARES_PREFIX:
-            kind = self.hf.config.model_type
-            log.warning("%s layers carry state from token to token: one padded row a response, no shared rows", kind)
-        return self.family.SHARES_PREFIX
 
     def features(self, pixels: Sequence[Tensor | None], grids: Sequence[Tensor | None]) -> list[ImageFeatures | None]:
         """Vision features of each prompt, None where it has no picture. One pass over all pictures."""

@@ -9,11 +9,11 @@ import lightning
 import numpy as np
 from lightning.pytorch.loggers import TensorBoardLogger
 
+from mmcredit.files import write_text
 from mmcredit.module import CreditModule, StepReport
 from mmcredit.observers.base import StepObserver
 from mmcredit.reporting.credit_map import CreditMap, chain_name, credit_map, worth_showing
 from mmcredit.reporting.credit_page import credit_page
-from mmcredit.reporting.pages import write_text
 from mmcredit.reporting.picture import panel_picture
 
 

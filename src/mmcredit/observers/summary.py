@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import lightning
@@ -37,7 +35,7 @@ def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) ->
         "optimizer_steps": module.optimizer_steps,
         "seconds": round(seconds, 1),
         "seconds_by_stage": {stage: round(value, 2) for stage, value in sorted(module.seconds.items())},
-        "tokens": dict(module.tokens()),
+        "tokens": dict(module.meter.tokens()),
         "layouts": dict(module.scorer.layouts),
         "extra_views": extra_views(module),
         "methods": [type(method).__name__ for method in module.chain],
@@ -51,13 +49,6 @@ def extra_views(module: CreditModule) -> dict[str, int]:
     """Views beside the policy's own that a step scores: by method, and together, equal ones counted once."""
     views = {type(method).__name__: method.extra_views(module.scorer.seed) for method in module.chain}
     return {name: len(own) for name, own in views.items()} | {"together": len(set().union(*views.values()))}
-
-
-def write_json(content: Mapping[str, Any], path: Path) -> None:
-    """Write so that the file is complete or not there."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n")
-    partial.replace(path)
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

@@ -21,9 +21,9 @@ from mmcredit.data.coco.pictures import check, open_stored, place_of
 from mmcredit.data.coco.question import SPLITS, Question
 from mmcredit.data.coco.scene import Picture
 from mmcredit.data.images import ImageError
-from mmcredit.observers.summary import write_json
+from mmcredit.files import pin, write_json
 from mmcredit.preparation import coco_report as said
-from mmcredit.preparation.files import pin, write_rows
+from mmcredit.preparation.files import write_rows
 from mmcredit.types import UserError
 
 
@@ -52,7 +52,7 @@ def run(
     made = construct(source, pictures, questions, on_bad_row)
     seconds = {"questions": time.perf_counter() - began}
     folder.mkdir(parents=True, exist_ok=True)
-    pin(folder / "settings.json", settings(source, questions))
+    pin(folder / "settings.json", settings(source, questions), "job.out")
     names = {q.picture.id: q.picture for q in made.questions}
     kept = {key: export(pictures, picture, folder) for key, picture in names.items()}
     for split in SPLITS:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmcredit.types import UserError
+from mmcredit.files import write_text
 
 Row = dict[str, Any]  # with an "id"; with a "failure" where its service gave no answer
 
@@ -27,9 +27,7 @@ def read_rows(path: Path) -> list[Row]:
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """A file that is complete or not there."""
-    aside = path.with_name(path.name + ".new")
-    aside.write_text("".join(_line(row) for row in rows), "utf-8")
-    aside.replace(path)
+    write_text(path, "".join(_line(row) for row in rows))
 
 
 def completed(path: Path, ids: Sequence[str], work: Callable[[list[str]], Sequence[Row]], batch: int) -> list[Row]:
@@ -54,23 +52,6 @@ def completed(path: Path, ids: Sequence[str], work: Callable[[list[str]], Sequen
         print(f"{path.stem}: {min(start + batch, len(todo))} of {len(todo)}", flush=True)
     partial.replace(path)
     return [known[name] for name in ids]
-
-
-def pin(path: Path, settings: Mapping[str, Any]) -> None:
-    """Keep the settings of a folder's rows; a later run must have the same.
-
-    Raises:
-        UserError: it has others.
-    """
-    before = json.loads(path.read_text("utf-8")) if path.exists() else settings
-    if changed := [key for key in settings if before.get(key) != settings[key]]:
-        raise UserError(
-            f"{path.parent} was begun with other settings ({', '.join(changed)}): go on with {path}, or name another "
-            "folder with job.out=..."
-        )
-    aside = path.with_name(path.name + ".new")
-    aside.write_text(json.dumps(settings, indent=1) + "\n", "utf-8")
-    aside.replace(path)
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -20,17 +20,15 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from mmcredit.build import quiet
-from mmcredit.checks import missing_data, missing_weights
+from mmcredit.files import pin, write_json
 from mmcredit.functional import stable_rng
-from mmcredit.observers.summary import write_json
 from mmcredit.preparation import report as said
 from mmcredit.preparation import rules
 from mmcredit.preparation.export import exported
-from mmcredit.preparation.files import Row, completed, pin, read_rows, write_rows
+from mmcredit.preparation.files import Row, completed, read_rows, write_rows
 from mmcredit.preparation.limits import Limits
-from mmcredit.preparation.policy import Responder
-from mmcredit.services.captioner import SampleRequest
+from mmcredit.preparation.policy import Responder, check_start
+from mmcredit.services.captioner import Captioner, Relevance, SampleRequest
 from mmcredit.services.judge import Comparison, Verdict
 from mmcredit.types import Sample, UserError
 
@@ -49,14 +47,12 @@ def run(out: str, seed: int, limits: DictConfig, batch: int, refresh: bool, part
     Raises:
         UserError: a mistake in the configuration, a folder begun with other settings, or no sample left.
     """
-    quiet()
-    if missing := [*missing_data(parts), *missing_weights(parts)]:
-        raise UserError(f"this job cannot start here: {'; '.join(missing)}")
+    check_start(parts)
     if batch < 1:
         raise UserError(f"job.batch={batch} must be at least 1")
     job = PaDLayer(Path(out).expanduser(), seed, instantiate(limits), batch, parts)
     job.folder.mkdir(parents=True, exist_ok=True)
-    pin(job.folder / "settings.json", job.settings | {"refresh": refresh})
+    pin(job.folder / "settings.json", job.settings | {"refresh": refresh}, "job.out")
     return job.refresh() if refresh else job.prepare()
 
 
@@ -66,7 +62,8 @@ class PaDLayer:
     def __init__(self, folder: Path, seed: int, limits: Limits, batch: int, parts: DictConfig) -> None:
         self.folder, self.seed, self.limits, self.batch, self.parts = folder, seed, limits, batch, parts
         self.source = instantiate(parts.data.train)
-        self.captioner, self.relevance = instantiate(parts.captioner.caption), instantiate(parts.captioner.relevance)
+        self.captioner: Captioner = instantiate(parts.captioner.caption)
+        self.relevance: Relevance = instantiate(parts.captioner.relevance)
         self.judge, self.respond = instantiate(parts.judge.pairwise), Responder(parts)
         self.stages: list[dict[str, Any]] = []
         self.index: dict[str, int] = {}  # sample id -> place in the source

@@ -9,11 +9,23 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from mmcredit.build import policy_alone
+from mmcredit.build import policy_alone, quiet
+from mmcredit.checks import missing_data, missing_weights
 from mmcredit.data.encode import Encoder
 from mmcredit.preparation.files import Row
 from mmcredit.rollout.text import collate
-from mmcredit.types import Sample
+from mmcredit.types import Sample, UserError
+
+
+def check_start(parts: DictConfig) -> None:
+    """What comes before a job: libraries are kept quiet.
+
+    Raises:
+        UserError: data or weights that ``parts`` name are not there.
+    """
+    quiet()
+    if missing := [*missing_data(parts), *missing_weights(parts)]:
+        raise UserError(f"this job cannot start here: {'; '.join(missing)}")
 
 
 class Responder:

@@ -17,16 +17,15 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from mmcredit.build import quiet
-from mmcredit.checks import missing_data, missing_weights
 from mmcredit.data.gate import BadRow
 from mmcredit.diagnostics.annotation import Claims, labelled, routed
 from mmcredit.diagnostics.bank import QUESTIONS, RESPONSES, FrozenResponse, as_row, from_row, seal
+from mmcredit.files import pin
 from mmcredit.functional import stable_rng
 from mmcredit.preparation.bank_faults import failures, label_hint, refuse
 from mmcredit.preparation.export import question_row
-from mmcredit.preparation.files import Row, completed, pin, read_rows, write_rows
-from mmcredit.preparation.policy import Responder
+from mmcredit.preparation.files import Row, completed, read_rows, write_rows
+from mmcredit.preparation.policy import Responder, check_start
 from mmcredit.rollout.text import collate
 from mmcredit.types import Sample, UserError
 
@@ -48,9 +47,7 @@ def run(
     Raises:
         UserError: a mistake in the configuration, a folder begun with other settings, or an incomplete bank.
     """
-    quiet()
-    if missing := [*missing_data(parts), *missing_weights(parts)]:
-        raise UserError(f"this job cannot start here: {'; '.join(missing)}")
+    check_start(parts)
     sets = {"train": parts.data.train, **parts.data.val}
     if part not in sets:
         raise UserError(f"job.part={part} does not exist; use one of {', '.join(sets)}")
@@ -62,7 +59,7 @@ def run(
     template = {key: parts.template[key] for key in ("instruction", "pattern")}
     settings = {"model": str(parts.model.path), "template": template, "law": law, "seed": seed, "part": part}
     settings |= {"router": parts.router._target_, "questions": questions}
-    pin(builder.folder / "settings.json", settings | {"responses": responses})
+    pin(builder.folder / "settings.json", settings | {"responses": responses}, "job.out")
     return builder(seed, questions, batch, law["group"], settings | {"labels": parts.labels._target_})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from mmcredit.data.answers import answer_kind, options
 from mmcredit.data.gate import Gate
 from mmcredit.data.sources.fields import listed, parse, text
-from mmcredit.observers.summary import write_json
+from mmcredit.files import write_json
 from mmcredit.preparation.files import Row, write_rows
 from mmcredit.reward.verifier import Verifier
 from mmcredit.types import Sample, Span, UserError

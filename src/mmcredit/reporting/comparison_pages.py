@@ -6,9 +6,10 @@ import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mmcredit.files import write_text
 from mmcredit.reporting.comparison import Comparison, Table
 from mmcredit.reporting.curves import figure, svg_uri
-from mmcredit.reporting.pages import render, write_text
+from mmcredit.reporting.pages import render
 from mmcredit.reporting.visible_text import visible
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -38,11 +37,3 @@ def render(template: str, style: str, **values: Any) -> str:
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return pages.get_template(template).render(sheet=Markup(sheet), policy=Markup(policy), **values)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write so that the file is complete or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8", errors="strict")
-    partial.replace(path)

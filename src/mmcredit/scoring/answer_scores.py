@@ -10,17 +10,18 @@ from mmcredit.types import Rollout
 
 
 def binary(rollout: Rollout) -> Tensor:
-    """1 for a correct answer, 0 otherwise."""
+    """[B, G] 1 for a correct answer, 0 otherwise."""
     return rollout.grades.correct_BG.float()
 
 
 def signed(rollout: Rollout) -> Tensor:
-    """+1 for a correct answer, -0.25 otherwise (the reference code)."""
+    """[B, G] +1 for a correct answer, -0.25 otherwise (the reference code)."""
     return torch.where(rollout.grades.correct_BG, 1.0, -0.25)
 
 
 def composite(rollout: Rollout, tau_answer: float = 1.0, tau_response: float = 0.2) -> Tensor:
-    """.30 answer score + .70 response score of right answers, each exp(mean log-prob / tau) in 0..1. Table A.1."""
+    """[B, G] .30 answer score + .70 response score of right answers, each exp(mean log-prob / tau) in 0..1; 0 for wrong
+    ones. The paper's Table A.1."""
     scores = [
         (masked_mean(rollout.logp_BGT, scope_BGT, dim=-1) / tau).exp()
         for scope_BGT, tau in ((rollout.grades.answer_BGT, tau_answer), (rollout.mask_BGT, tau_response))

@@ -64,29 +64,30 @@ def four_views(
 
 
 def hint_contrast(views: FourViews, alpha: float, beta: float) -> Tensor:
-    """c = alpha Delta + beta Delta0, nats. Step 3. (1, 0) is full vision only, (2, -1) full - null."""
+    """[B, G, T] c = alpha Delta + beta Delta0, nats. Step 3. (1, 0) is full vision only, (2, -1) full - null."""
     return alpha * (views.right - views.wrong) + beta * (views.right_null - views.wrong_null)
 
 
 def vision_gap(views: FourViews, alpha: float, beta: float) -> Tensor:
-    """c = l(right, image) - l(right, null), nats: the ablation without a contrast of hints; no weights."""
+    """[B, G, T] c = l(right, image) - l(right, null), nats: the ablation without a contrast of hints; no weights."""
     return views.right - views.right_null
 
 
 def one_vs_rest(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
-    """Mean of the right hint with the image, minus the mean of the other three, nats a token. Step 4."""
+    """[B, G] mean of the right hint with the image, minus the mean of the other three, nats a token. Step 4."""
     right, *rest = _means(views, mask_BGT)
     return (right - torch.stack(rest).mean(0),)
 
 
 def vision_pair(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
-    """Mean of the two views with the image, minus the mean of the two without, nats a token. Step 4."""
+    """[B, G] mean of the two views with the image, minus the mean of the two without, nats a token. Step 4."""
     right, wrong, right_null, wrong_null = _means(views, mask_BGT)
     return ((right - right_null + wrong - wrong_null) / 2,)
 
 
 def dispersion(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
-    """How much more the log-probs of a response spread without the image (population std), nats. Step 4, ``std``."""
+    """[B, G] how much more the log-probs of a response spread without the image (population std), nats. Step 4,
+    ``std``."""
     right, wrong, right_null, wrong_null = (
         masked_mean((logp - mean[..., None]) ** 2, mask_BGT, dim=-1).sqrt()
         for logp, mean in zip(views, _means(views, mask_BGT), strict=True)
@@ -95,7 +96,7 @@ def dispersion(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
 
 
 def mix(views: FourViews, mask_BGT: Tensor) -> tuple[Tensor, ...]:
-    """``vision_pair`` and ``dispersion``: the mean of their z counts. Step 4."""
+    """[B, G] each of ``vision_pair`` and ``dispersion``: the mean of their z counts. Step 4."""
     return (*vision_pair(views, mask_BGT), *dispersion(views, mask_BGT))
 
 

@@ -125,12 +125,13 @@ def mean_logp(logp_KBGT: Tensor, given_KBG: Tensor) -> Tensor:
 
 
 def sign_weight(signal_BGT: Tensor, advantage_BGT: Tensor, low: float, high: float) -> Tensor:
-    """clip(exp(sign(A) signal), low, high), the token weight of RLSD; 1 where A = 0. METHODS section 6."""
+    """[B, G, T] clip(exp(sign(A) signal), low, high), the token weight of RLSD; 1 where A = 0; the signal in nats.
+    METHODS section 6."""
     return (advantage_BGT.sign() * signal_BGT).exp().clamp(low, high)
 
 
 def mixed_advantage(advantage_BGT: Tensor, signal_BGT: Tensor, lam: float, low: float, high: float) -> Tensor:
-    """A ((1 - lam) + lam sign_weight), not renormalised: RLSD and CEPO. METHODS section 6."""
+    """[B, G, T] A ((1 - lam) + lam sign_weight), not renormalised: RLSD and CEPO. METHODS section 6."""
     return advantage_BGT * ((1 - lam) + lam * sign_weight(signal_BGT, advantage_BGT, low, high))
 
 

@@ -28,7 +28,7 @@ class Passes:
         self, models: Mapping[Weights, VisionLanguageModel], encoder: Encoder, packed: bool, token_budget: int
     ) -> None:
         self.models, self.encoder, self.token_budget = models, encoder, token_budget
-        self.packed = packed and self.policy.shares_prefix()
+        self.packed = packed and shares_prefix(self.policy)
         self.tokens: Counter[str] = Counter()  # of all passes: computed, and as padded rows of a response each
         self.layouts: Counter[str] = Counter()  # of all groups: one shared row, split over several, single rows
         self.seconds: dict[str, float] = defaultdict(float)  # of all passes without gradients: vision, views by name
@@ -90,6 +90,7 @@ class Passes:
         self.layouts[kind] += 1
 
     def row(self, rollout: Rollout, part: Part, keep_BGT: Tensor, features: ImageFeatures | None) -> Row:
+        """The row of a part, on its model's device, with the tokens that are kept (bool) to be scored; counts it."""
         model, b = self.models[part.view.weights], part.prompt
         lasts = ends(keep_BGT[b])
         ys = tuple(rollout.responses.ids_BGT[b, g, : lasts[g]].to(model.device) for g in part.members)
@@ -97,3 +98,11 @@ class Passes:
         prompt, grid = part.ids_L.to(model.device), rollout.prompts.grids[b]
         self.tokens["computed"] += part.tokens
         return Row(prompt, model.positions_of(prompt, grid), features, ys, kept, part.shared)
+
+
+def shares_prefix(policy: VisionLanguageModel) -> bool:
+    """Whether responses may share the row of their prompt; says so in the log where they may not."""
+    if not policy.family.SHARES_PREFIX:
+        kind = policy.hf.config.model_type
+        log.warning("%s layers carry state from token to token: one padded row a response, no shared rows", kind)
+    return policy.family.SHARES_PREFIX

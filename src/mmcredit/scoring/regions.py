@@ -59,7 +59,7 @@ def refuse_tiles(tiles: int) -> None:
 
 
 def region_tokens(box: Box, grid: Grid) -> Tensor:
-    """Sorted merged-token indices of the patches whose centre lies in the box (left and top edge included);
+    """[N] int64, sorted: merged-token indices of the patches whose centre lies in the box (left and top edge included);
     the patch nearest to the box centre if there is none."""
     centre_x, centre_y = _centres(grid.columns, grid.width), _centres(grid.rows, grid.height)
     inside_x, inside_y = patches_inside(box, grid)
@@ -72,7 +72,7 @@ def region_tokens(box: Box, grid: Grid) -> Tensor:
 
 
 def patches_inside(box: Box, grid: Grid) -> tuple[Tensor, Tensor]:
-    """Columns and rows of the patches whose centre lies in the box; either may be empty."""
+    """[N] and [M] int64, columns and rows of the patches whose centre lies in the box; either may be empty."""
     centre_x, centre_y = _centres(grid.columns, grid.width), _centres(grid.rows, grid.height)
     inside_x = torch.where((centre_x >= box.x) & (centre_x < box.x + box.w))[0]
     inside_y = torch.where((centre_y >= box.y) & (centre_y < box.y + box.h))[0]
@@ -84,7 +84,7 @@ def _centres(patches: int, pixels: int) -> Tensor:
 
 
 def ring_tokens(region: Tensor, grid: Grid, ring: int = 2) -> Tensor:
-    """Tokens at Chebyshev distance 1..ring from the region, outside it; all other tokens if there are none."""
+    """[N] int64, tokens at Chebyshev distance 1..ring from the region, outside it; all others if there are none."""
     rows, columns = grid.merged
     inside = torch.zeros(1, 1, rows, columns)
     inside.view(-1)[region] = 1
@@ -120,7 +120,8 @@ def _placed(sample: Sample, grid: Grid, rng: Random, max_iou: float, tries: int)
 
 
 def reference_tokens(sample: Sample, grid: Grid, index: int, max_iou: float = 0.05, tries: int = 24) -> Tensor:
-    """Tokens of ``reference_box``; where there is none, as many random tokens outside the evidence box as it has."""
+    """[N] int64, tokens of ``reference_box``; where there is none, as many random tokens outside the evidence box as it
+    has."""
     rng = stable_rng(sample.id, index, "reference region")
     if (other := _placed(sample, grid, rng, max_iou, tries)) is not None:
         return region_tokens(other, grid)

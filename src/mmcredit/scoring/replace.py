@@ -18,7 +18,7 @@ class Region(Protocol):
     """A set of merged image tokens of each sample."""
 
     def tokens(self, picture: Picture) -> Tensor:
-        """Indices into the merged tokens of the first picture."""
+        """[N] int64, indices into the merged tokens of the first picture."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,8 @@ class Scorer(Passes):
 
     @torch.no_grad()
     def logps(self, rollout: Rollout, views: Sequence[View], where_BG: Tensor | None = None) -> list[Tensor]:
-        """``logp`` of several views, in one set of passes. A view asked for before is not computed again."""
+        """[B, G, T] ``logp`` of each of several views, in one set of passes. A view asked for before is not
+        computed again."""
         self._begin(rollout)
         wanted = rollout.mask_BGT.any(-1) if where_BG is None else where_BG & rollout.mask_BGT.any(-1)
         nothing = torch.zeros_like(wanted)

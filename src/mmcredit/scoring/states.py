@@ -39,7 +39,7 @@ class States:
 
     @property
     def index_BGT(self) -> Tensor:
-        """int64, on CPU: into N; -1 where the view does not score."""
+        """[B, G, T] int64, on CPU: into N; -1 where the view does not score."""
         index = torch.full((math.prod(self.shape),), -1)
         index[self.places_S] = self.unique_S.cpu()
         return index.view(self.shape)

@@ -8,11 +8,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from mmcredit.services.asked import Asked
 from mmcredit.services.breaker import Breaker
 from mmcredit.services.cache import DiskCache
 from mmcredit.services.client import Line, content
@@ -107,7 +108,7 @@ class ChatService:
             self._line = Line(self.base_url, self.api_key_env, self.concurrency, self.request_seconds)
         deadline = time.monotonic() + self.step_seconds
         futures = {p: self._line.start(self._ask(self._line, p, task)) for p in dict.fromkeys(prompts)}
-        return Asked(self, task, prompts, futures, deadline)
+        return Asked(prompts, futures, deadline, self.counters, partial(self.report, without=task.without))
 
     async def _ask(self, line: Line, prompt: Prompt, task: Task[T]) -> tuple[str, T | Failure]:
         """What became of a request, as its counter is called, and the answer."""
@@ -175,38 +176,3 @@ class ChatService:
             self._quiet_until[kind] = time.monotonic() + QUIET_SECONDS
             detail = next((f": {f.detail}" for f in failures if f.kind == kind and f.detail), "")
             log.warning("%s: %d of %d requests failed (%s%s): %s", self.name, count, total, kind, detail, without)
-
-
-@dataclass(eq=False)
-class Asked(Generic[T]):
-    """Requests on their way."""
-
-    service: ChatService
-    task: Task[T]
-    prompts: Sequence[Prompt]
-    futures: Mapping[Prompt, Future[tuple[str, T | Failure]]]
-    deadline: float  # monotonic seconds
-    answers: list[T | Failure] | None = None
-
-    def result(self) -> list[T | Failure]:
-        """An answer a prompt, in order. Waits until the deadline at most; counts and warns the first time."""
-        if self.answers is None:
-            wait(self.futures.values(), max(0.0, self.deadline - time.monotonic()))
-            outcomes = {prompt: outcome(future) for prompt, future in self.futures.items()}
-            counters = self.service.counters
-            counters["requests"] += len(outcomes)
-            counters["duplicates"] += len(self.prompts) - len(outcomes)
-            counters.update(how for how, _ in outcomes.values())
-            failures = [answer for _, answer in outcomes.values() if isinstance(answer, Failure)]
-            self.service.report(failures, len(outcomes), self.task.without)
-            self.answers = [outcomes[prompt][1] for prompt in self.prompts]
-        return self.answers
-
-
-def outcome(future: Future[tuple[str, T | Failure]]) -> tuple[str, T | Failure]:
-    """What became of a request; one that is still on its way is cut off."""
-    if future.cancel() or future.cancelled():
-        return "failed/deadline", Failure("deadline")
-    if error := future.exception():
-        return "failed/unexpected", Failure("unexpected", type(error).__name__)
-    return future.result()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mmcredit.services.service import Service
+import torch
+from torch import Tensor
+
+from mmcredit.services.service import Place, Service
 from mmcredit.types import Sample
 
 
@@ -80,3 +84,11 @@ class Score:
 Judge = Service[Comparison, Verdict]  # ``counters`` also hold ``ties`` and ``disagreements`` of the two orders
 FactJudge = Service[FactRequest, Score]  # the share of the facts that is stated
 ThinkingJudge = Service[ThinkingRequest, Score]  # quality of the thinking
+
+
+def spread(scores: Mapping[Place, Score], shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """[B, G] float and bool: the score of each response, 0 without one, and whether the judge gave it."""
+    value_BG, known_BG = torch.zeros(*shape), torch.zeros(*shape, dtype=torch.bool)
+    for place, score in scores.items():
+        value_BG[place], known_BG[place] = score.value, score.failure is None
+    return value_BG, known_BG

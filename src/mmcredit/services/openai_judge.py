@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 from mmcredit.functional import stable_seed
-from mmcredit.services.chat import Asked, ChatService
+from mmcredit.services.asked import Asked
+from mmcredit.services.chat import ChatService
 from mmcredit.services.judge import Comparison, FactRequest, Score, ThinkingRequest, Verdict
 from mmcredit.services.judge_prompts import COMPARE, FIND, RATE, RETRY, Facts, Preference, Quality, prompt
 from mmcredit.services.prompts import Failure, Prompt, Task

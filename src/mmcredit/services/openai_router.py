@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from mmcredit.services.chat import Asked, ChatService
+from mmcredit.services.asked import Asked
+from mmcredit.services.chat import ChatService
 from mmcredit.services.claims import MAX_SPANS, ClaimSpan, Routing, place
 from mmcredit.services.prompts import Failure, Picture, Prompt, Task
 from mmcredit.services.replies import json_object
@@ -107,7 +108,7 @@ class RoutingPending:
             self.routings = [
                 Routing(failure=a.kind) if isinstance(a, Failure) else place(a, r.response) for r, a in answers
             ]
-            count_spans(self.asked.service.counters, self.routings)
+            count_spans(self.asked.counters, self.routings)
         return self.routings
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.data import corpora
 
 from mmcredit.data.gate import BadRow
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.data.sources.golds import answer_tag, conclusion, letter, rate, unboxed, undollared
 from mmcredit.data.sources.mmfinereason import MMFineReason
 from mmcredit.data.sources.mmk12 import Mmk12
@@ -27,7 +27,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def test_virl39k_pass_rates_category_and_source(tmp_path: Path) -> None:
     base = Virl39k(corpora.virl39k(tmp_path))
     assert [base.bare(i).meta.get("pass_rate") for i in range(5)] == ["0.25", None, None, None, "0.25"]
-    assert (base.info(0), base.info(1)) == (Info("(GradeSchool) Counting", 0.25), Info("(GradeSchool) Counting"))
+    assert (base.info(0), base.info(1)) == (
+        Info("(GradeSchool) Counting", 0.25, False),
+        Info("(GradeSchool) Counting", None, False),
+    )
     trained = Virl39k(tmp_path, pass_rate="PassRate_32BTrained")
     assert {trained.bare(i).meta["pass_rate"] for i in range(5)} == {"0.5"}
     assert (base.bare(0).family, base.bare(0).meta["source"]) == ("(GradeSchool) Counting", "Processed")

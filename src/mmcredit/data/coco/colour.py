@@ -16,9 +16,6 @@ from mmcredit.data.coco.question import Context, Draft, Task
 from mmcredit.data.coco.scene import Scene, Thing
 from mmcredit.data.images import ImageError
 
-NAMES = np.array(
-    ["black", "white", "grey", "brown", "pink", "red", "orange", "yellow", "green", "blue", "purple"]
-)  # the eleven basic colour terms
 HUES = ((15, "red"), (42, "orange"), (70, "yellow"), (165, "green"), (258, "blue"), (330, "purple"), (361, "red"))
 
 

@@ -13,7 +13,7 @@ from mmcredit.data.coco.construct import Recipe, constructed
 from mmcredit.data.coco.pictures import open_stored
 from mmcredit.data.coco.question import SPLITS
 from mmcredit.data.gate import GateReport, Outline
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.types import Sample, UserError
 
 
@@ -54,7 +54,8 @@ class Coco:
 
     def info(self, index: int) -> Info:
         """What samplers ask, without a picture."""
-        return Info(self.questions[index].family)
+        q = self.questions[index]
+        return Info(q.family, boxed=q.proposal is not None)
 
     def outline(self, index: int) -> Outline:
         """What the length of the prompt depends on."""

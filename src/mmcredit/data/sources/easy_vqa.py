@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from mmcredit.data.gate import Outline
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.data.sources.optional import optional
 from mmcredit.data.world.grammar import phrase
 from mmcredit.data.world.questions import Question

@@ -24,17 +24,17 @@ from typing import Any
 from mmcredit.data.gate import BadRow, Gate, Outline
 from mmcredit.data.images import Facts, decode
 from mmcredit.data.placeholders import in_order
-from mmcredit.data.sampling import Info, pass_rate
+from mmcredit.data.source import Info, pass_rate
 from mmcredit.data.sources.fields import Orientation, listed, parse, scene_object, text
+from mmcredit.data.sources.parts import check_part, part_of
+from mmcredit.data.sources.rows import local
 from mmcredit.data.verdicts import Verdicts
-from mmcredit.functional import stable_seed
 from mmcredit.types import Sample, UserError
 
 BOX_FIELDS = ("proposal_bbox", "target_bbox", "argument_bbox", "bbox")
 NOTES = ("reference", "pseudo_ground_truth", "key_facts", "solution", "choices", "pass_rate")
 # become ``Sample.meta``, lists one entry a line
 KNOWN = {"id", "answer", "family", "boxes", "objects", *BOX_FIELDS, *NOTES}
-PARTS = ("train", "val", "all")
 PICTURE_FILE = re.compile(r"\.(?:png|jpe?g|webp|gif|bmp|tiff?)$", re.IGNORECASE)
 
 
@@ -62,17 +62,14 @@ class Jsonl:
         val_share: float = 0.0,
         exif: str = "both",
     ) -> None:
-        if path is None:
-            raise UserError("data.path is not set: type data.path=/path/to/file.jsonl")
-        if part not in PARTS or not 0 <= val_share <= 1:
-            raise UserError(f"data part {part!r} must be one of {', '.join(PARTS)}, data.val_share={val_share} in 0..1")
-        self.path = Path(path).expanduser().resolve()
+        check_part(part, val_share)
+        self.path = local(path, "/path/to/file.jsonl")
         if not self.path.is_file():
-            raise UserError(f"data.path={path} does not exist or is not a file")
+            raise UserError(f"data.path={path} is not a file")
         self.root = Path(root).expanduser().resolve() if root else self.path.parent
         self.orientation = Orientation(exif)
         rows = self._read(on_bad_row)
-        self.rows = [row for row in rows if part == "all" or self._part(row["id"], val_share) == part]
+        self.rows = [row for row in rows if part in ("all", part_of(row["id"], val_share))]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -88,16 +85,13 @@ class Jsonl:
     def info(self, index: int) -> Info:
         """What samplers ask, from the row alone."""
         row = self.rows[index]
-        return Info(row["family"], pass_rate(row["meta"].get("pass_rate")))
+        boxed = bool(row["named"]) if row["cells"] else None
+        return Info(row["family"], pass_rate(row["meta"].get("pass_rate")), boxed)
 
     def outline(self, index: int) -> Outline:
         """What is checked of the sample."""
         row = self.rows[index]
         return Outline(row["id"], row["question"], row["sizes"], row["answer"])
-
-    @staticmethod
-    def _part(row_id: str, val_share: float) -> str:
-        return "val" if stable_seed(row_id, "split") % 10_000 < val_share * 10_000 else "train"
 
     def _read(self, on_bad_row: str) -> list[dict[str, Any]]:
         gate, ids = Gate(str(self.path), on_bad_row), set[str]()

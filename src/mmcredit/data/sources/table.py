@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 from mmcredit.data.answers import Kind, answer_kind
 from mmcredit.data.gate import BadRow, Outline
 from mmcredit.data.placeholders import in_order
-from mmcredit.data.sampling import Info, pass_rate
-from mmcredit.data.sources.entries import LEADING, Entry, LeftOut, Place, Roles, RowGate, choose, columns
+from mmcredit.data.source import Info, described
+from mmcredit.data.sources.entries import LEADING, Entry, LeftOut, Place, Roles, RowGate, columns
 from mmcredit.data.sources.fields import text
 from mmcredit.data.sources.golds import unboxed
+from mmcredit.data.sources.parts import PARTS, check_part, part_of
 from mmcredit.data.sources.pictures import Pictures
 from mmcredit.data.sources.rows import Row, Rows, load, local
-from mmcredit.functional import stable_seed
-from mmcredit.types import Sample, UserError
+from mmcredit.types import Sample
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Table:
 
     roles: ClassVar[Roles]
     required: ClassVar[tuple[str, ...]] = ("question", "answer", "images")
-    parts: ClassVar[tuple[str, ...]] = ("train", "val", "all")
+    parts: ClassVar[tuple[str, ...]] = PARTS
     compared: bool = True  # whether a gold answer that the verifier cannot compare is a bad row
     exif: ClassVar[bool] = True  # pictures are turned upright
     repeats: ClassVar[bool] = False  # whether a row that says the same as an earlier one counts
@@ -63,9 +63,7 @@ class Table:
     ) -> None:
         if path is None:
             local(path, "/path/to/folder, or its hub name")
-        choose("data part", part, self.parts)
-        if not 0 <= val_share <= 1:
-            raise UserError(f"data.val_share={val_share} must lie in 0..1")
+        check_part(part, val_share, self.parts)
         self.path, self.part, self.val_share = str(path), part, val_share
         self.split, self.config, self.revision = split, config, revision
         gate = RowGate(self.path, on_bad_row)
@@ -106,7 +104,7 @@ class Table:
 
     def part_of(self, row: Row, index: int) -> str:
         """The part that a row belongs to."""
-        return "val" if stable_seed(self.name(row, index), "split") % 10_000 < self.val_share * 10_000 else "train"
+        return part_of(self.name(row, index), self.val_share)
 
     def gold(self, answer: str) -> str:
         """The gold answer in the text of the corpus."""
@@ -152,8 +150,7 @@ class Table:
 
     def info(self, index: int) -> Info:
         """What samplers ask."""
-        sample = self.bare(index)
-        return Info(sample.family, pass_rate(sample.meta.get("pass_rate")))
+        return described(self.bare(index), bool(self.kept[index].sizes))
 
     def outline(self, index: int) -> Outline:
         """What the length of the prompt depends on."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from PIL.Image import Image
 
-from mmcredit.data.sampling import Info
+from mmcredit.data.source import Info
 from mmcredit.data.world.demonstrations import notes
 from mmcredit.data.world.questions import FAMILIES, SPLITS, Draw, Question
 from mmcredit.data.world.scene import render

@@ -28,6 +28,7 @@ ENTRIES = {
     "replay",
     "serve",
     "launch",
+    "folders",
     "processes",
     "checks",
     "build",

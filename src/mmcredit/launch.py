@@ -12,12 +12,14 @@ from typing import Any
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import mmcredit.configs
+from mmcredit.folders import create, own_folder, take_away
 from mmcredit.processes import QUIET, rank, run_name
 from mmcredit.types import UserError
 
@@ -27,10 +29,12 @@ NO_VALIDATION = 10**9  # steps
 
 def register_resolvers() -> None:
     """``${package:x}``: a path inside the installed package; ``${val_interval:n}``: n, or practically never;
-    ``${run_name:}``: the run's, the same in all of its processes."""
+    ``${run_name:}``: the run's, the same in all of its processes; ``${own_folder:path}``: see ``folders``, where a run
+    is launched, else the path."""
     OmegaConf.register_new_resolver("package", lambda name: str(Path(__file__).parent / name), replace=True)
     OmegaConf.register_new_resolver("val_interval", lambda n: n or NO_VALIDATION, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
+    OmegaConf.register_new_resolver("own_folder", str, replace=True)
 
 
 def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
@@ -46,19 +50,56 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
 
     if rank():
         sys.argv += QUIET
+    if not any(asks):
+        OmegaConf.register_new_resolver("own_folder", own_folder, replace=True)
+    begun = False
 
     def guarded(cfg: DictConfig) -> Any:
+        nonlocal begun
+        begun = True
         try:
             return task(cfg)
         except Exception as error:
-            if mistake := user_error(error):
-                sys.exit(_report(str(mistake)))
-            if isinstance(error, InstantiationException) and "MMCREDIT_TRACEBACK" not in os.environ:
-                sys.exit(_report(f"{_one_line(error)} (MMCREDIT_TRACEBACK=1 shows where)"))
+            if problem := _mistake(error):
+                chosen = HydraConfig.get()
+                take_away(Path(chosen.runtime.output_dir), chosen.output_subdir)
+                sys.exit(_report(problem))
             raise
 
     guarded.__module__ = "mmcredit"
-    hydra.main(config_path=CONFIGS, config_name=config_name, version_base="1.3")(guarded)()
+    try:
+        _create_given(args.overrides)
+        hydra.main(config_path=CONFIGS, config_name=config_name, version_base="1.3")(guarded)()
+    except (OSError, HydraException, OmegaConfBaseException) as error:
+        if begun:
+            raise
+        sys.exit(_report(_before_the_task(error)))
+
+
+def _mistake(error: Exception) -> str | None:
+    """What the user did wrong, in one line; None for faults of the program."""
+    if mistake := user_error(error):
+        return str(mistake)
+    if isinstance(error, InstantiationException) and "MMCREDIT_TRACEBACK" not in os.environ:
+        return f"{_one_line(error)} (MMCREDIT_TRACEBACK=1 shows where)"
+    return None
+
+
+def _create_given(overrides: list[str]) -> None:
+    """The folder that a user names, so that it is known whether it was there before."""
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in ("hydra.run.dir", "hydra.sweep.dir") and value and not rank() and not set(value) & set("${'\""):
+            create(Path(value))
+
+
+def _before_the_task(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__
+    if cause is None:
+        return _one_line(error)
+    return f"the run folder {cause.filename} cannot be written ({cause.strerror}); hydra.run.dir=FOLDER names another"
 
 
 def _report(problem: str) -> int:

@@ -63,6 +63,23 @@ def test_stopping_and_resuming_changes_no_bit(unbroken, tmp_path):
         assert torch.equal(weight, saved[1]["state_dict"][name]), name
     first, last = (json.loads((f / "summary.json").read_text()) for f in (unbroken, tmp_path / "b"))
     assert first["metrics_start"] == last["metrics_start"] and first["metrics_end"] == last["metrics_end"]
+    assert first["val_accuracy_start"] == last["val_accuracy_start"] and not last["start_not_comparable"]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["", "of a version that did not note them"])
+def test_a_start_measured_on_other_questions_shows_no_gain(unbroken, tmp_path, capsys, known):
+    saved = torch.load(unbroken / "checkpoints/last.ckpt", weights_only=True)
+    if not known:
+        del saved["mmcredit"]["start_sets"]
+    torch.save(saved, tmp_path / "last.ckpt")
+    options = [*SMALL, "algorithm.kl_coef=0.01", "steps=5", "data.val.val.size=4", f"ckpt_path={tmp_path}/last.ckpt"]
+    summary, printed = fit(config(tmp_path / "run", *options)), capsys.readouterr().out
+    assert summary["val_accuracy_start"] is None and summary["val_accuracy_end"] is not None
+    assert (summary["counter_prior_accuracy_start"] is not None) == known
+    other = ["val"] if known else ["counter_prior", "val"]
+    assert summary["start_not_comparable"] == other
+    assert not {key.split("/")[0] for key in summary["metrics_start"]} & {*other}
+    assert printed.count(" -> ") == known and f"not comparable: {', '.join(other)} had other questions" in printed
 
 
 def test_resuming_a_finished_run_or_a_foreign_file_is_refused(unbroken, tmp_path):

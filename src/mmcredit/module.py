@@ -36,6 +36,7 @@ RESUMED = (
     "optimizer_steps",
     "skipped_steps",
     "start_metrics",
+    "start_sets",
 )  # what a checkpoint holds beside Lightning's own
 
 
@@ -101,6 +102,7 @@ class CreditModule(lightning.LightningModule):
         self.rollout_step = self.optimizer_steps = self.skipped_steps = 0
         self.drawn_batches = 0  # data batches, by which the order of the data goes on
         self.start_metrics: dict[str, float] = {}
+        self.start_sets: dict[str, str] = {}  # on what they were measured: validation set -> fingerprint
         self.report: StepReport | None = None
         self.keep_tokens = False  # an observer sets it before a step of which it wants the numbers of each token
         self.record = Record()  # of the step under way
@@ -244,4 +246,4 @@ class CreditModule(lightning.LightningModule):
         if (methods := checkpoint["mmcredit"].get("methods", self._methods)) != self._methods:
             log.warning("the checkpoint was trained with methods %s, this run goes on with %s", methods, self._methods)
         for key in RESUMED:
-            setattr(self, key, checkpoint["mmcredit"][key])
+            setattr(self, key, checkpoint["mmcredit"].get(key, getattr(self, key)))

@@ -31,6 +31,7 @@ ENTRIES = {
     "folders",
     "processes",
     "checks",
+    "missing",
     "build",
     "warm_start",
     "preparation",

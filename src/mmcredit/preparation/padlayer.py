@@ -21,8 +21,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from mmcredit.build import quiet
-from mmcredit.checks import missing_data, missing_weights
 from mmcredit.functional import stable_rng
+from mmcredit.missing import missing_data, missing_weights
 from mmcredit.observers.summary import write_json
 from mmcredit.preparation import report as said
 from mmcredit.preparation import rules

@@ -18,11 +18,11 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from mmcredit.build import quiet
-from mmcredit.checks import missing_data, missing_weights
 from mmcredit.data.gate import BadRow
 from mmcredit.diagnostics.annotation import Claims, labelled, routed
 from mmcredit.diagnostics.bank import QUESTIONS, RESPONSES, FrozenResponse, as_row, from_row, seal
 from mmcredit.functional import stable_rng
+from mmcredit.missing import missing_data, missing_weights
 from mmcredit.preparation.bank_faults import failures, label_hint, refuse
 from mmcredit.preparation.export import question_row
 from mmcredit.preparation.files import Row, completed, pin, read_rows, write_rows

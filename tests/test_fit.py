@@ -22,8 +22,9 @@ from mmcredit.checkpoints import FORMAT
 from mmcredit.checks import check
 from mmcredit.data.world.source import World
 from mmcredit.fit import fit
-from mmcredit.launch import compose_error, user_error
+from mmcredit.launch import user_error
 from mmcredit.models.processor import load_processor
+from mmcredit.overrides import compose_error
 from mmcredit.types import UserError
 
 SMALL = ["data.batch_size=4", "algorithm.mini_batch=2", "algorithm.micro_batch=1", "rollout.group=4"]
@@ -353,12 +354,3 @@ def test_a_method_outside_the_repository(tmp_path):
     overrides = ["callbacks=[mine]", "steps=1"]
     assert compose_error("fit", overrides, str(tmp_path / "conf")) is None
     assert "callbacks/mine" in (compose_error("fit", overrides) or "")
-
-
-def test_help_is_readable(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "mmcredit.fit", "--help"], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0
-    for words in ("callbacks: ced", "experiment:", "python -m mmcredit.fit", "steps: 200"):
-        assert words in done.stdout

@@ -32,6 +32,8 @@ ENTRIES = {
     "processes",
     "checks",
     "missing",
+    "usage",
+    "overrides",
     "build",
     "warm_start",
     "preparation",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -23,6 +26,7 @@ from mmcredit.usage import usage
 
 CONFIGS = "pkg://mmcredit.configs"
 NO_VALIDATION = 10**9  # steps
+UNWRITABLE = FileExistsError | NotADirectoryError | PermissionError
 
 
 def register_resolvers() -> None:
@@ -40,6 +44,7 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the tokenizers warn at every fork otherwise
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     register_resolvers()
+    sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))  # argparse wants them first
     args = get_args_parser().parse_args()
     asks = (args.hydra_help, args.cfg, args.info, args.shell_completion)
     every = jobs(args.overrides) if args.multirun else [args.overrides]
@@ -61,7 +66,7 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
         try:
             return task(cfg)
         except Exception as error:
-            if problem := _mistake(error):
+            if problem := _mistake(error, cfg):
                 chosen = HydraConfig.get()
                 take_away(Path(chosen.runtime.output_dir), chosen.output_subdir)
                 sys.exit(_report(problem))
@@ -77,13 +82,21 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
         sys.exit(_report(_before_the_task(error)))
 
 
-def _mistake(error: Exception) -> str | None:
+def _mistake(error: Exception, cfg: DictConfig) -> str | None:
     """What the user did wrong, in one line; None for faults of the program."""
     if mistake := user_error(error):
         return str(mistake)
-    if isinstance(error, InstantiationException) and "MMCREDIT_TRACEBACK" not in os.environ:
-        return f"{one_line(error)} (MMCREDIT_TRACEBACK=1 shows where)"
-    return None
+    known = isinstance(error, InstantiationException | OmegaConfBaseException | UNWRITABLE)
+    if not known or "MMCREDIT_TRACEBACK" in os.environ:
+        return None
+    if isinstance(error, UNWRITABLE):
+        return f"{error.filename} cannot be written ({error.strerror}) (MMCREDIT_TRACEBACK=1 shows where)"
+    where, cause = re.search(r"full_key: (\S+)", str(error)), error.__cause__
+    text = f"{where[1]}: {one_line(cause)}" if where and isinstance(cause, Exception) else one_line(error)
+    if where and "unexpected keyword argument" in text:
+        part = get_object(OmegaConf.select(cfg, f"{where[1]}._target_"))
+        text += f"; there are: {', '.join(inspect.signature(part).parameters)}"
+    return f"{text} (MMCREDIT_TRACEBACK=1 shows where)"
 
 
 def _create_given(overrides: list[str]) -> None:

@@ -15,6 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 import mmcredit.configs
 
+ANY_KIND = ("trainer.devices",)  # a number, a list, "0,1" or auto
+
 
 def jobs(overrides: list[str]) -> list[list[str]]:
     """Jobs of a sweep (``seed=0,1,2 'callbacks=[],[ced]'``) in which every value of every key occurs; not all of their
@@ -40,9 +42,43 @@ def compose_error(config_name: str, overrides: list[str], config_dir: str | None
     """
     shown = of_the_task(overrides, config_dir)
     try:
-        _compose(config_name, shown)
+        composed = _compose(config_name, shown)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         return _explain(error, config_name, shown)
+    return _added(config_name, shown) or _of_another_kind(composed, config_name, shown)
+
+
+def _added(config_name: str, overrides: list[str]) -> str | None:
+    """A key that ``+`` or ``++`` put where nobody reads it: at the top. Below, it may be an argument of a part."""
+    new = [o.lstrip("+").partition("=")[0] for o in overrides if o.startswith("+")]
+    tops = [key for key in new if not set("/@.") & set(key)]
+    known = sorted(map(str, _compose(config_name, []))) if tops else []
+    unknown = [key for key in tops if key not in known]
+    return (
+        f"{unknown[0]}: no such key; {_close(unknown[0], known)}the configuration has: {', '.join(known)}"
+        if (unknown)
+        else None
+    )
+
+
+def _of_another_kind(composed: DictConfig, config_name: str, overrides: list[str]) -> str | None:
+    """A word where the configuration has a number, or anything but true and false where it has one of these."""
+    given = dict[str, Any]()
+    for override in overrides:
+        key = override.partition("=")[0]
+        if not override.startswith(("+", "~")) and key not in ANY_KIND and not set("/@") & set(key):
+            given[override] = OmegaConf.to_container(composed, resolve=False)
+            for part in key.split("."):
+                given[override] = given[override].get(part) if isinstance(given[override], dict) else None
+    odd = {o: v for o, v in given.items() if isinstance(v, str | bool | int | float) and "${" not in str(v)}
+    before = _compose(config_name, [o for o in overrides if o not in odd or "." not in o.partition("=")[0]])
+    for override, value in odd.items():
+        key = override.partition("=")[0]
+        was = OmegaConf.select(before, key, throw_on_resolution_failure=False) if "." in key else None
+        if isinstance(was, bool) and not isinstance(value, bool):
+            return f"{override} must be true or false"
+        if isinstance(was, int | float) and not isinstance(was, bool) and isinstance(value, str | bool):
+            return f"{override} must be a number, such as {was}"
     return None
 
 
@@ -71,15 +107,22 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
         group = missing.rsplit("/", 1)[0]
         options = sorted(p.stem for p in (Path(mmcredit.configs.__file__).parent / group).glob("*.yaml"))
         return f"there is no {missing}; {group} has: {', '.join(options)}"
+    if "Config group override must be" in str(error):
+        places = [(o, Path(mmcredit.configs.__file__).parent / o.partition("=")[0]) for o in overrides]
+        wrong = [o for o, place in places if place.is_dir() and not o.partition("=")[2].isidentifier()]
+        return f"{' or '.join(o for o in wrong if not o.endswith(']'))}: a group takes a name or a list of names; --help lists them"
     for override in overrides:
         key = override.lstrip("+~").split("=")[0]
-        if f"'{key}'" in str(error) and (known := _known_keys(config_name, key, overrides)):
+        if override[0] != "~" and f"'{key}'" in str(error) and (known := _known_keys(config_name, key, overrides)):
             node, names = known
             unknown = key.removeprefix(f"{node}.").split(".")[0]
-            close = difflib.get_close_matches(unknown, names, 1)
-            hint = f"did you mean {close[0]}? " if close else ""
-            return f"{key}: no such key; {hint}{node} has: {', '.join(names)}"
+            return f"{key}: no such key; {_close(unknown, names)}{node} has: {', '.join(names)}"
     return one_line(error)
+
+
+def _close(unknown: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(unknown, names, 1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def _known_keys(config_name: str, key: str, overrides: list[str]) -> tuple[str, list[str]] | None:

@@ -103,9 +103,13 @@ def test_a_refused_job_of_a_sweep_leaves_those_before_it(here):
     assert sorted(p.name for p in sweep.iterdir()) == ["0", "multirun.yaml"]
 
 
-@pytest.mark.parametrize("options", [[], ["hydra.run.dir=a/b"], ["-m", "seed=0,1"]], ids=" ".join)
-def test_a_refused_start_leaves_nothing(here, options):
-    done = subprocess.run([sys.executable, "-m", "mmcredit.fit", "rollout.group=1", *options], check=False)
+@pytest.mark.parametrize(
+    "command",
+    ["fit steps=0", "fit hydra.run.dir=a/b steps=0", "fit -m seed=0,1 steps=0", "maps start=-1", "plan steps=0"],
+)
+def test_a_refused_start_leaves_nothing(here, command):
+    name, *options = command.split()
+    done = subprocess.run([sys.executable, "-m", f"mmcredit.{name}", *options], check=False)
     assert done.returncode == 2 and not [*here.iterdir()]
 
 

@@ -30,7 +30,7 @@ RIGHT = [
         ["+optimizer.eps=1e-3", "++callbacks.pacg.margin=0.1", "++steps=3", "optimizer.lr=1", "data.train.prior=0"],
     ),
     ("fit", ["trainer.devices=auto", "trainer.precision=16", "seed=${steps}", "data.path=x", "model.path=7"]),
-    ("fit", ["callbacks=ced", "+data/difficulty=pass_rate", "~algorithm.epochs", "algorithm.mini_batch=null"]),
+    ("fit", ["callbacks=ced", "data/difficulty=pass_rate", "~algorithm.epochs", "algorithm.mini_batch=null"]),
     ("prepare", ["job=reference_bank", "job.out=file", "job.responses=file"]),
     ("evaluate", ["out=here", "benchmark.max_new_tokens=7"]),
     ("diagnose", ["out=here", "checkpoints={a: b}"]),

@@ -56,8 +56,12 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
         return
     if rank():
         sys.argv += QUIET
+
+    def folder(path: str) -> str:  # configurations that are merged are resolved, too: these take no folder
+        return own_folder(path) if args.multirun or HydraConfig.initialized() else path
+
     if not any(asks):
-        OmegaConf.register_new_resolver("own_folder", own_folder, replace=True)
+        OmegaConf.register_new_resolver("own_folder", folder, replace=True)
     begun = False
 
     def guarded(cfg: DictConfig) -> Any:

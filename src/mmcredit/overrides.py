@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 import mmcredit.configs
 
+NAMES = re.compile(r"[\w.-]*[A-Za-z_][\w.-]*|\[.*\]")  # of options of a group
 ANY_KIND = ("trainer.devices",)  # a number, a list, "0,1" or auto
 
 
@@ -54,11 +56,9 @@ def _added(config_name: str, overrides: list[str]) -> str | None:
     tops = [key for key in new if not set("/@.") & set(key)]
     known = sorted(map(str, _compose(config_name, []))) if tops else []
     unknown = [key for key in tops if key not in known]
-    return (
-        f"{unknown[0]}: no such key; {_close(unknown[0], known)}the configuration has: {', '.join(known)}"
-        if (unknown)
-        else None
-    )
+    if not unknown:
+        return None
+    return f"{unknown[0]}: no such key; {_close(unknown[0], known)}the configuration has: {', '.join(known)}"
 
 
 def _of_another_kind(composed: DictConfig, config_name: str, overrides: list[str]) -> str | None:
@@ -108,9 +108,9 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
         options = sorted(p.stem for p in (Path(mmcredit.configs.__file__).parent / group).glob("*.yaml"))
         return f"there is no {missing}; {group} has: {', '.join(options)}"
     if "Config group override must be" in str(error):
-        places = [(o, Path(mmcredit.configs.__file__).parent / o.partition("=")[0]) for o in overrides]
-        wrong = [o for o, place in places if place.is_dir() and not o.partition("=")[2].isidentifier()]
-        return f"{' or '.join(o for o in wrong if not o.endswith(']'))}: a group takes a name or a list of names; --help lists them"
+        groups, given = Path(mmcredit.configs.__file__).parent, [o.partition("=") for o in overrides]
+        wrong = [f"{g}={v}" for g, _, v in given if (groups / g).is_dir() and (v == "null" or not NAMES.fullmatch(v))]
+        return f"{' or '.join(wrong)}: a group takes a name or a list of names; --help lists them"
     for override in overrides:
         key = override.lstrip("+~").split("=")[0]
         if override[0] != "~" and f"'{key}'" in str(error) and (known := _known_keys(config_name, key, overrides)):

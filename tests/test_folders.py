@@ -105,7 +105,7 @@ def test_a_refused_job_of_a_sweep_leaves_those_before_it(here):
 
 @pytest.mark.parametrize(
     "command",
-    ["fit steps=0", "fit hydra.run.dir=a/b steps=0", "fit -m seed=0,1 steps=0", "maps start=-1", "plan steps=0"],
+    ["fit steps=0", "fit hydra.run.dir=a/b steps=0", "fit -m steps=0,1", "maps start=-1", "plan steps=0"],
 )
 def test_a_refused_start_leaves_nothing(here, command):
     name, *options = command.split()

@@ -13,7 +13,8 @@ from ranks import on_two_ranks
 from tests.diagnostics.conftest import SHIPPED, run_diagnose
 from tests.diagnostics.conftest import think_folder as bank_folder  # noqa: F401
 
-from mmcredit.launch import compose_error, user_error
+from mmcredit.launch import user_error
+from mmcredit.overrides import compose_error
 from mmcredit.types import UserError
 
 SMALL = {

@@ -22,8 +22,9 @@ from mmcredit.checkpoints import FORMAT
 from mmcredit.checks import check
 from mmcredit.data.world.source import World
 from mmcredit.fit import fit
-from mmcredit.launch import compose_error, user_error
+from mmcredit.launch import user_error
 from mmcredit.models.processor import load_processor
+from mmcredit.overrides import compose_error
 from mmcredit.types import UserError
 
 SMALL = ["data.batch_size=4", "algorithm.mini_batch=2", "algorithm.micro_batch=1", "rollout.group=4"]
@@ -63,6 +64,23 @@ def test_stopping_and_resuming_changes_no_bit(unbroken, tmp_path):
         assert torch.equal(weight, saved[1]["state_dict"][name]), name
     first, last = (json.loads((f / "summary.json").read_text()) for f in (unbroken, tmp_path / "b"))
     assert first["metrics_start"] == last["metrics_start"] and first["metrics_end"] == last["metrics_end"]
+    assert first["val_accuracy_start"] == last["val_accuracy_start"] and not last["start_not_comparable"]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["", "of a version that did not note them"])
+def test_a_start_measured_on_other_questions_shows_no_gain(unbroken, tmp_path, capsys, known):
+    saved = torch.load(unbroken / "checkpoints/last.ckpt", weights_only=True)
+    if not known:
+        del saved["mmcredit"]["start_sets"]
+    torch.save(saved, tmp_path / "last.ckpt")
+    options = [*SMALL, "algorithm.kl_coef=0.01", "steps=5", "data.val.val.size=4", f"ckpt_path={tmp_path}/last.ckpt"]
+    summary, printed = fit(config(tmp_path / "run", *options)), capsys.readouterr().out
+    assert summary["val_accuracy_start"] is None and summary["val_accuracy_end"] is not None
+    assert (summary["counter_prior_accuracy_start"] is not None) == known
+    other = ["val"] if known else ["counter_prior", "val"]
+    assert summary["start_not_comparable"] == other
+    assert not {key.split("/")[0] for key in summary["metrics_start"]} & {*other}
+    assert printed.count(" -> ") == known and f"not comparable: {', '.join(other)} had other questions" in printed
 
 
 def test_resuming_a_finished_run_or_a_foreign_file_is_refused(unbroken, tmp_path):
@@ -345,12 +363,3 @@ def test_a_method_outside_the_repository(tmp_path):
     overrides = ["callbacks=[mine]", "steps=1"]
     assert compose_error("fit", overrides, str(tmp_path / "conf")) is None
     assert "callbacks/mine" in (compose_error("fit", overrides) or "")
-
-
-def test_help_is_readable(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "mmcredit.fit", "--help"], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0
-    for words in ("callbacks: ced", "experiment:", "python -m mmcredit.fit", "steps: 200"):
-        assert words in done.stdout

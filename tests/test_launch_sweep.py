@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mmcredit.launch import compose_error, jobs
+from mmcredit.overrides import compose_error, jobs
 
 
 def test_every_value_of_every_key_is_tried_once():

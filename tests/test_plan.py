@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from mmcredit.configs import __file__ as configs
+from mmcredit.plan import plan
 from mmcredit.planning.architecture import Architecture, measure, model_config, on_meta
 from mmcredit.planning.estimate import Plan, estimate
 from mmcredit.planning.memory import GIB, Setup, parts, peak
@@ -29,9 +30,9 @@ BILLIONS = {  # published totals
 }  # fmt: skip
 
 
-def composed(*overrides: str):
+def composed(*overrides: str, name: str = "fit"):
     with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
-        return hydra.compose("fit", overrides=["run_dir=.", *overrides])
+        return hydra.compose(name, overrides=["run_dir=.", *overrides])
 
 
 def planned(*overrides: str, gpus: int = 8, gib: float = 80) -> Plan:
@@ -136,6 +137,29 @@ def test_the_command_prints_numbers_and_warns():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.startswith("warning: "), done.stderr
     assert json.loads(done.stdout)["model"]["layers"] == 64
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [
+        (["trainer=fsdp", "trainer.devices=4", "trainer.num_nodes=2"], 8),
+        (["trainer=fsdp", "trainer.devices=[0,1,2]"], 3),
+        (["trainer=fsdp", "hardware.gpus=5"], 5),
+        (["trainer=fsdp", "trainer.devices=auto", "hardware.gpus=5"], 5),
+        (["trainer=fsdp", "trainer.devices=auto"], "trainer.devices=auto is no number .* hardware.gpus=8"),
+        (["trainer=fsdp", "trainer.devices=-1"], "trainer.devices=-1 is no number"),
+        (["hardware.gpus=0"], "hardware.gpus=0 must be a whole number at least 1"),
+        (["hardware.gib=x"], "hardware.gib=x must be a number"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_the_gpus_are_the_trainers_unless_others_are_named(options, gpus, capsys):
+    cfg = composed("model=tiny", *options, name="plan")
+    if isinstance(gpus, int):
+        assert plan(cfg).setup.gpus == gpus
+        return
+    with pytest.raises(UserError, match=gpus):
+        plan(cfg)
 
 
 def test_fit_warns_before_a_run_that_is_too_large_for_the_gpus_that_are_there(monkeypatch, caplog):

@@ -65,10 +65,11 @@ def test_places():
 AGREE = """
 import os, time
 from pathlib import Path
+from mmcredit.folders import own_folder
 from mmcredit.processes import run_name
 time.sleep(1.2 * int(os.environ["RANK"]))
 folder = Path(__file__).parent
-(folder / os.environ["RANK"]).write_text(run_name())
+(folder / os.environ["RANK"]).write_text(f"{run_name()} {own_folder(str(folder / 'run'))}")
 while len(list(folder.glob("[01]"))) < 2:  # as a run: none ends before all have begun
     time.sleep(0.05)
 """
@@ -79,12 +80,13 @@ def test_processes_that_start_at_other_times_agree(own, tmp_path, monkeypatch):
     """The second process starts more than a second later; with and without a store of torchrun's."""
     program = tmp_path / "program.py"
     program.write_text(AGREE)
+    (tmp_path / "run").mkdir()
     if own:
         monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     command = [sys.executable, *TORCHRUN, "--standalone", "--nproc-per-node", "2", str(program)]
     subprocess.run(command, capture_output=True, check=True, timeout=120)
-    names = [(tmp_path / rank).read_text() for rank in "01"]
-    assert names[0] == names[1] and len(names[0]) == len("2026-12-01/11-32-00")
+    (name, folder), other = ((tmp_path / rank).read_text().split() for rank in "01")
+    assert [name, folder] == other and len(name) == len("2026-12-01/11-32-00") and folder == f"{tmp_path}/run-2"
 
 
 def fit(folder: Path, command: list[str], *options: str) -> subprocess.Popen[bytes]:

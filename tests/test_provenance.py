@@ -14,7 +14,7 @@ import mmcredit
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
-from mmcredit.provenance import environment, git_state, model_fingerprint, provenance
+from mmcredit.provenance import environment, git_state, measured_on, model_fingerprint, provenance
 
 TINY = Path(mmcredit.__file__).parent / "models" / "tiny_qwen3vl"
 
@@ -39,6 +39,17 @@ def test_the_template_and_the_data_change_it(tmp_path):
         with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
             found.append(provenance(hydra.compose("fit", [f"run_dir={tmp_path}", f"template={choice}"]), data))
     assert found[0]["template"] != found[1]["template"] and found[0]["data"] == found[1]["data"]
+
+
+def test_a_measurement_is_known_by_its_questions_template_and_sampling(tmp_path):
+    def found(size: int, *options: str) -> str:
+        data = DataModule(World("train", 8), {"val": World("val", size)}, Template("a", r".*"), 2, 2, seed=0)
+        with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
+            return measured_on(hydra.compose("fit", [f"run_dir={tmp_path}", *options]), data)["val"]
+
+    changes = [[], ["template=think"], ["rollout.temperature=0.5"], ["rollout.max_new_tokens=9"], ["rollout.top_p=0.9"]]
+    assert len({found(4, *options) for options in changes} | {found(5)}) == 6
+    assert found(4) == found(4, "seed=1", "steps=3", "rollout.group=4")
 
 
 def test_a_model_is_known_by_its_weights(tmp_path):

@@ -72,7 +72,9 @@ def test_a_recipe_without_its_service_says_how_to_name_one(tmp_path):
     for recipe, group in (("pacg_qwen25vl_7b", "router"), ("palmr_qwen25vl_7b", "judge")):
         with pytest.raises(UserError) as caught:
             check(config(tmp_path, f"experiment={recipe}"))
-        assert f"{group}=oracle knows only the embedded world ({group}=openai {group}.chat.model=" in str(caught.value)
+        assert f"{group}=oracle knows only the embedded world (use {group}=openai {group}.chat.model=" in str(
+            caught.value
+        )
 
 
 def test_a_service_without_a_model_is_refused_before_the_policy_is_loaded(tmp_path, monkeypatch):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from mmcredit.checkpoints import check_resume, resume_from
+from mmcredit.missing import missing_data, missing_hardware, missing_services, missing_weights
 from mmcredit.processes import check_processes
 from mmcredit.types import UserError
 
@@ -57,6 +55,8 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "rollout.temperature": (REAL, 0, None),
     "rollout.top_p": (REAL, 0, 1),
     "rollout.max_new_tokens": (WHOLE, 1, None),
+    "rollout.engine.batch": (WHOLE, 1, None),
+    "trainer.num_nodes": (WHOLE, 1, None),
     "algorithm.mini_batch": (WHOLE, 1, None),
     "algorithm.micro_batch": (WHOLE, 1, None),
     "algorithm.epochs": (WHOLE, 1, None),
@@ -66,6 +66,7 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "scoring.token_budget": (WHOLE, 1, None),
     "data.batch_size": (WHOLE, 1, None),
     "data.val_batch_size": (WHOLE, 1, None),
+    "benchmark.size": (WHOLE, 1, None),
     "data.val_share": (REAL, 0, 1),
     "data.max_prompt_tokens": (WHOLE, 1, None),
     "data.train.size": (WHOLE, 0, None),
@@ -75,6 +76,10 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "samples": (WHOLE, 1, None),
     "responses": (WHOLE, 1, None),
     "max_mb": (REAL, 0, None),
+    "hardware.gpus": (WHOLE, 1, None),
+    "hardware.gib": (REAL, 0, None),
+    "hardware.pixels": (WHOLE, 0, None),
+    "hardware.text_tokens": (WHOLE, 0, None),
 }
 
 
@@ -137,75 +142,3 @@ def ranks(trainer: DictConfig) -> int:
 
         count = torch.cuda.device_count() if trainer.accelerator == "gpu" else 1
     return max(count, 1) * int(trainer.num_nodes)
-
-
-def missing_hardware(cfg: DictConfig) -> list[str]:
-    """An accelerator that the trainer asks for and the machine lacks."""
-    if cfg.trainer.accelerator != "gpu":
-        return []
-    import torch
-
-    return [] if torch.cuda.is_available() else ["no GPU was found (trainer=gpu)"]
-
-
-def missing_weights(cfg: DictConfig) -> list[str]:
-    """Model weights that are neither a directory, nor cached, nor reachable."""
-    if cfg.model.path is None:
-        return ["no model is named (model.path=its folder or hub name)"]
-    path = str(cfg.model.path)
-    if Path(path).is_dir():
-        return []
-    if path.startswith(("/", "./", "../", "~")) or path.count("/") != 1:
-        return [f"there is no model directory {path} (model.path)"]
-    from huggingface_hub import HfApi, try_to_load_from_cache
-
-    if isinstance(try_to_load_from_cache(path, "config.json"), str):
-        return []
-    if os.environ.get("HF_HUB_OFFLINE") != "1":
-        try:
-            HfApi().model_info(path, timeout=5)
-        except Exception:  # unreachable, unknown or private: all mean that the weights cannot be had
-            pass
-        else:
-            return []
-    return [f"the weights of {path} are not in the cache and cannot be downloaded (model.path)"]
-
-
-def missing_data(cfg: DictConfig) -> list[str]:
-    """A data file that is not named or not there."""
-    if "path" not in cfg.data.train:
-        return []
-    if cfg.data.path is None:
-        return ["no data file is named (data.path=/path/to/file; for some corpora a folder or a hub name)"]
-    from mmcredit.data.sources.rows import is_hub_name
-
-    if Path(cfg.data.path).expanduser().exists() or is_hub_name(cfg.data.path):
-        return []
-    return [f"data.path={cfg.data.path} does not exist"]
-
-
-def missing_services(cfg: DictConfig) -> list[str]:
-    """Services of the chosen methods that know the embedded world only, where the data are others."""
-    read = {"path", "instances"} & set(cfg.data.train)  # where the data are not computed
-    if not read or _of_the_world(cfg.data.get("path")):
-        return []
-    from hydra.utils import get_object
-
-    parts = [part for part in (cfg.get("callbacks") or {}).values() if "_target_" in part]
-    nodes = [node for part in parts for node in part.values() if OmegaConf.is_dict(node) and "_target_" in node]
-    services = {get_object(node["_target_"]) for node in nodes}
-    names = sorted(service.name for service in services if getattr(service, "embedded", False))
-    return [f"{name} knows only the embedded world ({_served(name.partition('=')[0])})" for name in names]
-
-
-def _of_the_world(path: str | None) -> bool:
-    """Whether a data file begins with a sample of the embedded world (``mmcredit.prepare padlayer`` writes such)."""
-    try:
-        with Path(path or "").expanduser().open(encoding="utf-8") as file:
-            return "objects" in json.loads(file.readline())
-    except (OSError, ValueError, TypeError):
-        return False  # what is wrong with the file is said elsewhere
-
-
-def _served(group: str) -> str:
-    return f"{group}=openai {group}.chat.model=its name {group}.chat.base_url=http://localhost:8000/v1"

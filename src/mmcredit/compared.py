@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omegaconf import DictConfig, OmegaConf
 
-from mmcredit.checks import missing_weights
+from mmcredit.missing import missing_weights
 from mmcredit.types import UserError
 
 

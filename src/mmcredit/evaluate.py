@@ -48,8 +48,8 @@ def predict(cfg: DictConfig, folder: Any) -> None:
     from hydra.utils import instantiate
 
     from mmcredit.build import quiet
-    from mmcredit.checks import missing_weights
     from mmcredit.evaluation.generate import generate
+    from mmcredit.missing import missing_weights
     from mmcredit.types import UserError
 
     if cfg.rollout.temperature == 0 and cfg.k > 1:

@@ -23,7 +23,7 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
     from mmcredit.models.load import export
     from mmcredit.observers.summary import print_summary, scores, summarise
     from mmcredit.planning.warning import warn
-    from mmcredit.provenance import provenance
+    from mmcredit.provenance import measured_on, provenance
 
     began, run_dir = time.perf_counter(), Path(cfg.run_dir)
     cfg.ckpt_path = None if cfg.ckpt_path is None else str(resume_from(cfg.ckpt_path))
@@ -33,10 +33,11 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
         write_json(provenance(cfg, run.data), run_dir / "provenance.json")
         write(run.sets, run_dir)
         print(as_table(run.sets))
+    sets = measured_on(cfg, run.data)
     if cfg.ckpt_path is None:
-        run.module.start_metrics = scores(run.trainer, run.module, run.data)
+        run.module.start_metrics, run.module.start_sets = scores(run.trainer, run.module, run.data), sets
     run.trainer.fit(run.module, datamodule=run.data, ckpt_path=cfg.ckpt_path, weights_only=True)
-    summary = summarise(run.module, scores(run.trainer, run.module, run.data), time.perf_counter() - began)
+    summary = summarise(run.module, scores(run.trainer, run.module, run.data), sets, time.perf_counter() - began)
     export(run.module.policy, run.processor, run_dir / "policy")
     if run.trainer.is_global_zero:
         write(run.sets, run_dir)

@@ -1,4 +1,5 @@
-"""The credit of several chains of methods for the same responses, on one page (``python -m mmcredit.report maps``)."""
+"""The credit of several chains of methods for the same responses, on one page (``python -m mmcredit.report maps``, or
+``python -m mmcredit.maps``)."""
 
 from __future__ import annotations
 
@@ -112,3 +113,11 @@ def credited(module: CreditModule, chain: Sequence[CreditCallback], rollout: Rol
                 record.tokens(f"loss/{type(method).__name__}", term * rewarded.mask_BGT.to(term.device))
     describe(rewarded, advantage_BG, record)
     return StepReport(rewarded, advantage_BGT, record)
+
+
+if __name__ == "__main__":
+    import sys
+
+    from mmcredit.report import main
+
+    sys.exit(main(["maps", *sys.argv[1:]]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -37,19 +38,21 @@ def srun() -> bool:
 
 
 @cache
-def run_name() -> str:
+def run_name(form: str = "%Y-%m-%d/%H-%M-%S") -> str:
     """Day and time at which the first process started; under srun job and step, which a requeued job keeps."""
     if srun():
         return f"slurm-{os.environ['SLURM_JOB_ID']}-{os.environ['SLURM_STEP_ID']}"
-    now = time.strftime("%Y-%m-%d/%H-%M-%S")
-    return _of_first(now) if (started() or 1) > 1 else now
+    return agree(f"run_name/{form}", lambda: time.strftime(form))
 
 
-def _of_first(name: str) -> str:
+def agree(key: str, say: Callable[[], str]) -> str:
+    """What the first process says, in all processes that torchrun started; ``say()`` in one alone."""
+    if (started() or 1) == 1:
+        return say()
     store, number = _store()
     if number == 0:
-        store.set("mmcredit/run_name", name)
-    return str(store.get("mmcredit/run_name").decode())
+        store.set(f"mmcredit/{key}", say())
+    return str(store.get(f"mmcredit/{key}").decode())
 
 
 @cache  # where torchrun has no store of its own, the first process's lives as long as this reference

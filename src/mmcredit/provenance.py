@@ -38,11 +38,23 @@ def provenance(cfg: DictConfig, data: DataModule) -> dict[str, Any]:
         "resumed_from": cfg.ckpt_path,
         "data": {name: {"size": len(source), "fingerprint": fingerprint(source)} for name, source in sets.items()},
         "model": {"path": cfg.model.path, "fingerprint": model_fingerprint(cfg.model.path)},
-        "template": hashlib.blake2b(OmegaConf.to_yaml(cfg.template, resolve=True).encode(), digest_size=8).hexdigest(),
+        "template": _short(OmegaConf.to_yaml(cfg.template, resolve=True)),
         "git": git_state(Path(mmcredit.__file__).parent),
         "versions": {"python": platform.python_version(), **versions()},
         "environment": environment(),
     }
+
+
+def measured_on(cfg: DictConfig, data: DataModule) -> dict[str, str]:
+    """Questions, template and sampling of each validation set as 16 hex digits; measurements compare where they are
+    equal."""
+    law = [cfg.rollout[key] for key in ("temperature", "top_p", "max_new_tokens")]
+    how = f"{law} {OmegaConf.to_yaml(cfg.template, resolve=True)}"
+    return {name: _short(f"{fingerprint(source)} {how}") for name, source in data.val.items()}
+
+
+def _short(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def overrides() -> list[str] | None:

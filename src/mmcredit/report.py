@@ -36,10 +36,11 @@ def report(arguments: Sequence[str]) -> Path:
     Raises:
         UserError: no run could be read.
     """
+    from mmcredit.reporting.arms import arms
     from mmcredit.reporting.comparison import compare
     from mmcredit.reporting.comparison_pages import write_report
     from mmcredit.reporting.curves import SHOWN
-    from mmcredit.reporting.runs import arms, find_runs, load_run
+    from mmcredit.reporting.runs import find_runs, load_run
 
     given, runs, left_out = parser().parse_args(arguments), [], list[str]()
     for path in find_runs(given.runs):

@@ -28,6 +28,13 @@ def test_tables_figures_and_nothing_half_written(tmp_path):
     assert (tmp_path / "out" / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_table_without_rows_is_left_out(tmp_path):
+    sections = [Section("Levels", [{"checkpoint": "base"}]), Section("Changes", [], ["against base"])]
+    text = write(Findings(sections), tmp_path, {"diagnostic": "test"})
+    assert "## Levels" in text and "Changes" not in text and "against base" not in text
+    assert [s["title"] for s in json.loads((tmp_path / "table.json").read_text())["sections"]] == ["Levels"]
+
+
 def test_every_kind_of_figure_is_drawn(tmp_path):
     import numpy as np
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from run_case import make_run
 
+from mmcredit.reporting.arms import arms
 from mmcredit.reporting.comparable import incomparable, remarks
-from mmcredit.reporting.runs import arms, load_run
+from mmcredit.reporting.runs import load_run
 
 DATA = {"train": {"size": 1, "fingerprint": "other"}, "val": {"size": 1, "fingerprint": "valval"}}
 VAL = {"train": {"size": 1, "fingerprint": "traintrain"}, "val": {"size": 1, "fingerprint": "harder"}}

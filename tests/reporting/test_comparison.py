@@ -7,10 +7,11 @@ import re
 import pytest
 from run_case import make_run
 
+from mmcredit.reporting.arms import arms
 from mmcredit.reporting.comparison import compare, late
 from mmcredit.reporting.comparison_pages import cell, write_report
 from mmcredit.reporting.curves import figure, learning_curve
-from mmcredit.reporting.runs import arms, load_run
+from mmcredit.reporting.runs import load_run
 from mmcredit.types import UserError
 
 ACCURACY = {"": (0.5, 0.6, 0.7), "CED": (0.6, 0.8, 1.0), "PACG": (0.5, 0.6, 0.7)}

@@ -1,4 +1,4 @@
-"""Run folders are found, read, and grouped; what is torn is said in one line."""
+"""Run folders are found and read; what is torn is said in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from run_case import make_run
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from mmcredit.reporting.runs import arms, find_runs, load_run
+from mmcredit.reporting.runs import find_runs, load_run
 from mmcredit.types import UserError
 
 
@@ -79,29 +79,3 @@ def test_torn_and_missing_files_give_one_line(tmp_path, file, content, words):
     with pytest.raises(UserError) as caught:
         load_run(folder)
     assert words in str(caught.value) and str(folder) in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_arms_are_runs_that_differ_in_their_seed_only(tmp_path):
-    paths = [make_run(tmp_path / f"{m}{s}", *m.split(), seed=s) for m in ("", "CED", "VPPO PACG") for s in (1, 0)]
-    found, remarks = arms([load_run(path) for path in paths])
-    assert [(arm.name, list(arm.runs)) for arm in found] == [
-        ("no method", [0, 1]), ("CED", [0, 1]), ("VPPO > PACG", [0, 1])
-    ]  # fmt: skip
-    assert remarks == []
-
-
-def test_arms_of_the_same_methods_are_named_by_what_differs(tmp_path):
-    runs = [make_run(tmp_path / f"{lr}", "CED", optimizer={"lr": lr}) for lr in (0.1, 0.2)]
-    found, _ = arms([load_run(path) for path in [*runs, make_run(tmp_path / "plain")]])
-    assert [arm.name for arm in found] == ["CED, optimizer.lr=0.1", "CED, optimizer.lr=0.2", "no method"]
-
-
-def test_settings_of_methods_that_are_not_chosen_do_not_count(tmp_path):
-    runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", seed=1, callbacks={"pacg": {"margin": 0.1}})]
-    assert len(arms([load_run(path) for path in runs])[0]) == 1
-
-
-def test_of_two_runs_of_a_seed_the_later_counts_and_a_remark_says_so(tmp_path):
-    runs = [load_run(make_run(tmp_path / name, accuracy=value)) for name, value in (("a", 0.1), ("b", 0.2))]
-    (arm,), (remark,) = arms(runs)
-    assert arm.runs[0].path.name == "b" and "left out" in remark and "seed 0" in remark

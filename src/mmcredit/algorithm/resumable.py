@@ -15,7 +15,7 @@ from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
 
 log = logging.getLogger(__name__)
-KEPT = ("rollout_step", "drawn_batches", "optimizer_steps", "skipped_steps", "start_metrics")
+KEPT = ("rollout_step", "drawn_batches", "optimizer_steps", "skipped_steps", "start_metrics", "start_sets")
 
 
 class Resumable(lightning.LightningModule):
@@ -29,6 +29,7 @@ class Resumable(lightning.LightningModule):
         self.rollout_step = self.optimizer_steps = self.skipped_steps = 0
         self.drawn_batches = 0  # data batches, by which the order of the data goes on
         self.start_metrics: dict[str, float] = {}
+        self.start_sets: dict[str, str] = {}  # on what they were measured: validation set -> fingerprint
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         kept = {key: getattr(self, key) for key in KEPT}
@@ -52,7 +53,7 @@ class Resumable(lightning.LightningModule):
                 "the checkpoint was trained with methods %s, this run goes on with %s", methods, self._methods()
             )
         for key in KEPT:
-            setattr(self, key, kept[key])
+            setattr(self, key, kept.get(key, getattr(self, key)))
 
     def _methods(self) -> list[str]:
         return [type(method).__name__ for method in self.chain]

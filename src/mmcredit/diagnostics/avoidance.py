@@ -136,4 +136,4 @@ def changes(found: Mapping[str, Mapping[str, Draws]], resampler: Resampler) -> S
         {"checkpoint": who} | {key: resampler.estimate(found[who][key] - found[base][key]) for key in MEASURES}
         for who in others
     ]
-    return Section("Changes", rows, [f"against {base}" if rows else "one checkpoint: nothing to compare with"])
+    return Section("Changes", rows, [f"against {base}"])

@@ -6,7 +6,7 @@ import html
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,12 +38,13 @@ class Findings:
 
 
 def write(found: Findings, folder: Path, head: Mapping[str, Any]) -> str:
-    """``table.md``, ``table.json`` and ``<figure>.png``; returns the Markdown.
+    """``table.md``, ``table.json`` and ``<figure>.png``; returns the Markdown. Tables without rows are left out.
 
     Args:
         head: what was measured: diagnostic, bank, checkpoints, bootstrap.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    found = replace(found, sections=[section for section in found.sections if section.rows])
     content = dict(head) | {"sections": [_plain(section) for section in found.sections]}
     write_text(folder / "table.json", json.dumps(content, indent=1, allow_nan=False) + "\n")
     for name, figure in found.figures.items():

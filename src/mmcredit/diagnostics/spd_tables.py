@@ -77,7 +77,7 @@ def changes(found: Mapping[str, Mapping[str, Draws]], resampler: Resampler) -> S
     ]
     notes = [f"against {base}; questions are drawn jointly for both", "interaction: change of unsupported - change of "
              "supported claims; DID: change of direct claims - change of control spans"]  # fmt: skip
-    return Section("Changes", rows, notes if rows else ["one checkpoint: nothing to compare with"])
+    return Section("Changes", rows, notes)
 
 
 def robustness(scores: Mapping[str, Sequence[ClaimScore]], corruptions: Sequence[str], resampler: Resampler) -> Section:

@@ -106,7 +106,7 @@ def drift(found: Mapping[str, Mapping[str, Draws]], resampler: Resampler) -> Sec
     """Last checkpoint - first, and how many times the vision gap drifts as far as each contrast (about 20 in PACE)."""
     first, last = next(iter(found)), [*found][-1]
     if first == last:
-        return Section("Drift", [], ["one checkpoint: no drift to measure; name more in the order of training"])
+        return Section("Drift", [])
     change = {key: found[last][key] - found[first][key] for key in QUANTITIES}
     row: dict[str, Cell] = {"from": first, "to": last}
     row |= {key: resampler.estimate(value) for key, value in change.items()}

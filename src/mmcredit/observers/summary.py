@@ -25,12 +25,22 @@ def scores(trainer: lightning.Trainer, module: CreditModule, data: DataModule) -
     return {key: float(value) for key, value in trainer.callback_metrics.items()}
 
 
-def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) -> dict[str, Any]:
-    """Start and end of each reported metric (null where it was not measured), steps, seconds, tokens scored."""
+def summarise(
+    module: CreditModule, end: Mapping[str, float], sets: Mapping[str, str], seconds: float
+) -> dict[str, Any]:
+    """Start and end of each reported metric (null where it was not measured), steps, seconds, tokens scored.
+
+    Args:
+        sets: fingerprints of the validation sets. The start of a resumed run counts where they are as they were.
+    """
     summary: dict[str, Any] = {}
+    measured = {key.split("/")[0] for key in module.start_metrics}
+    other = {name for name in measured & sets.keys() if module.start_sets.get(name) != sets[name]}
+    start = {key: value for key, value in module.start_metrics.items() if key.split("/")[0] not in other}
     for name, key in REPORTED.items():
-        summary[f"{name}_start"], summary[f"{name}_end"] = module.start_metrics.get(key), end.get(key)
+        summary[f"{name}_start"], summary[f"{name}_end"] = start.get(key), end.get(key)
     summary |= {
+        "start_not_comparable": sorted(other),
         "steps": module.rollout_step,
         "optimizer_steps": module.optimizer_steps,
         "seconds": round(seconds, 1),
@@ -39,7 +49,7 @@ def summarise(module: CreditModule, end: Mapping[str, float], seconds: float) ->
         "layouts": dict(module.scorer.layouts),
         "extra_views": extra_views(module),
         "methods": [type(method).__name__ for method in module.chain],
-        "metrics_start": dict(module.start_metrics),
+        "metrics_start": start,
         "metrics_end": dict(end),
     }
     return summary
@@ -52,11 +62,15 @@ def extra_views(module: CreditModule) -> dict[str, int]:
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
-    """The reported metrics, start -> end."""
+    """The reported metrics, start -> end, or the end alone."""
     for name in REPORTED:
         start, end = summary[f"{name}_start"], summary[f"{name}_end"]
         if start is not None and end is not None:
             print(f"{name:24s} {start:.3f} -> {end:.3f} ({end - start:+.3f})")
+        elif end is not None:
+            print(f"{name:24s} {end:.3f}")
+    if other := summary["start_not_comparable"]:
+        print(f"{'start':24s} not comparable: {', '.join(other)} had other questions, template or sampling then")
     print(f"{'steps':24s} {summary['steps']} rollout, {summary['optimizer_steps']} optimizer")
     print(f"{'seconds':24s} {summary['seconds']}")
     shares = sorted(summary["seconds_by_stage"].items(), key=lambda stage: -stage[1])

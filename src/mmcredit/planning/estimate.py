@@ -15,6 +15,7 @@ from mmcredit.planning.architecture import Architecture, measure, on_meta
 from mmcredit.planning.memory import Setup, parts, peak
 from mmcredit.planning.tokens import Load
 from mmcredit.teacher import refresh_interval
+from mmcredit.types import UserError
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "32-true": 4, "bf16-mixed": 2, "16-mixed": 2, "bf16-true": 2}
 
@@ -69,15 +70,16 @@ def estimate(cfg: DictConfig, gpus: int, gpu_gib: float, pixels: int, text_token
         text_tokens: of a question with its instruction.
 
     Raises:
-        UserError: no configuration of the model is found.
+        UserError: no configuration of the model is found, or a type of numbers is unknown.
     """
     policy = on_meta(cfg.model.path)
     instantiate(cfg.model.policy.train)(policy)
     model, chain = measure(policy), list[CreditCallback](chosen(cfg.get("callbacks")))
     trained = sum(p.numel() for p in policy.parameters() if p.requires_grad)
     shared = OmegaConf.select(cfg, "trainer.strategy._target_") is not None
-    weight = BYTES[cfg.model.policy.dtype]
-    compute = BYTES[OmegaConf.select(cfg, "trainer.strategy.compute") or str(cfg.trainer.precision)]
+    weight = _bytes("model.policy.dtype", cfg.model.policy.dtype)
+    strategy = OmegaConf.select(cfg, "trainer.strategy.compute")
+    compute = _bytes("trainer.strategy.compute or trainer.precision", strategy or str(cfg.trainer.precision))
     reference = bool(cfg.algorithm.kl_coef) or any(method.needs_reference for method in chain)
     copies = (reference and not adapters(policy.hf)) + bool(refresh_interval(chain))
     core: Any = OmegaConf.select(cfg, "rollout.engine.core")
@@ -99,3 +101,9 @@ def estimate(cfg: DictConfig, gpus: int, gpu_gib: float, pixels: int, text_token
         engine_share=core.gpu_memory_utilization if inside and not core.sleeps else 0.0, cache_in_trainer=core is None,
     )  # fmt: skip
     return Plan(model, load, setup, parts(model, setup, gpu_gib), gpu_gib)
+
+
+def _bytes(key: str, kind: str) -> int:
+    if kind not in BYTES:
+        raise UserError(f"{key}={kind} must be one of {', '.join(BYTES)}")
+    return BYTES[kind]

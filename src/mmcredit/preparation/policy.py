@@ -10,8 +10,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from mmcredit.build import policy_alone, quiet
-from mmcredit.checks import missing_data, missing_weights
 from mmcredit.data.encode import Encoder
+from mmcredit.missing import missing_data, missing_weights
 from mmcredit.preparation.files import Row
 from mmcredit.rollout.text import collate
 from mmcredit.types import Sample, UserError

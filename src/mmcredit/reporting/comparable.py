@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mmcredit.reporting.runs import Arm, RunFolder
+from mmcredit.reporting.arms import Arm
+from mmcredit.reporting.runs import RunFolder
 
 UNKNOWN = "unknown (no provenance.json)"
 

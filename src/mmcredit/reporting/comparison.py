@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from mmcredit.reporting.arms import Arm
 from mmcredit.reporting.comparable import incomparable, remarks
-from mmcredit.reporting.runs import Arm, Curve, RunFolder
+from mmcredit.reporting.runs import Curve, RunFolder
 from mmcredit.reporting.seed_statistics import Difference, Spread, paired, spread, welch
 from mmcredit.types import UserError
 
 OWN_ROOMS = ("reward", "credit", "rollout", "train", "selection", "scoring", "seconds", "mismatch")
 LAST_SHARE = 4  # statistics of the methods are means over the last 1/4 of the steps
 NOTHING = "-"
+WIDEST = 40  # characters of a setting's value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ def compare(arms: Sequence[Arm], baseline: str | None, notes: Iterable[str] = ()
         raise UserError(f"--baseline {baseline!r} does not exist; use one of {'; '.join(arm.name for arm in arms)}")
     unfair = incomparable(arms, base)
     warnings = [f"{name} is not comparable with {base.name}: {'; '.join(why)}" for name, why in unfair.items()]
-    tables = [results(arms, base, unfair), *differences(arms, base, unfair), gates(arms), timing(arms), listed(arms)]
+    tables = [numbered(arms), results(arms, base, unfair), *differences(arms, base, unfair)]
+    tables += [gates(arms), timing(arms), listed(arms)]
     return Comparison(tuple(arms), base, tuple(warnings), (*notes, *remarks(arms)), tuple(t for t in tables if t.rows))
 
 
@@ -145,6 +148,18 @@ def _extra_views(run: RunFolder) -> float | None:
 
 def _late_mean(run: RunFolder, key: str) -> float | None:
     return late(run.curves.get(key, {}))
+
+
+def numbered(arms: Sequence[Arm]) -> Table:
+    """What the numbers in the names of arms stand for."""
+    arms = [arm for arm in arms if arm.settings]
+    keys = dict.fromkeys(key for arm in arms for key in arm.settings)
+    rows = [(key, *(_cut(arm.settings.get(key, "")) for arm in arms)) for key in keys]
+    return Table("Arms", "The settings that differ.", ("setting", *(arm.name for arm in arms)), tuple(rows))
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= WIDEST else f"...{value[3 - WIDEST :]}"  # the end of a path tells more
 
 
 def listed(arms: Sequence[Arm]) -> Table:

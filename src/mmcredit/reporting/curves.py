@@ -11,8 +11,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mmcredit.reporting.arms import Arm
 from mmcredit.reporting.colours import ARMS
-from mmcredit.reporting.runs import Arm
 from mmcredit.reporting.seed_statistics import Spread, spread
 
 SHOWN = (

@@ -1,11 +1,11 @@
-"""Run folders: what a run left behind, read back; and arms, the runs that differ in their seed only."""
+"""Run folders: what a run left behind, read back."""
 
 from __future__ import annotations
 
 import csv
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,6 @@ class RunFolder:
     def chain(self) -> str:
         """``VPPO > PACG``."""
         return " > ".join(self.summary["methods"]) or "no method"
-
-
-@dataclass(frozen=True)
-class Arm:
-    """Runs of one configuration, by seed."""
-
-    name: str
-    runs: dict[int, RunFolder]
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -159,30 +151,3 @@ def _from_csv(file: Path) -> dict[str, Curve]:
                 if key and value and key != "step" and row.get("step"):
                     found.setdefault(key, {})[int(row["step"])] = float(value)
     return found
-
-
-def arms(runs: Sequence[RunFolder]) -> tuple[list[Arm], list[str]]:
-    """Runs by configuration, in order of appearance, and remarks on runs left out for a seed that is there already.
-
-    An arm is named by its methods, and by whatever else differs between the arms that have the same ones.
-    """
-    groups: list[tuple[dict[str, Any], dict[int, RunFolder]]] = []
-    remarks = list[str]()
-    for run in runs:
-        same = next((members for conditions, members in groups if conditions == run.conditions), None)
-        if same is None:
-            groups.append((run.conditions, same := {}))
-        elif run.seed in same:
-            remarks.append(f"{same[run.seed].path}: left out, {run.path} is a later run of the same configuration and "
-                           f"seed {run.seed}")  # fmt: skip
-        same[run.seed] = run
-    return [Arm(_name(i, groups), dict(sorted(members.items()))) for i, (_, members) in enumerate(groups)], remarks
-
-
-def _name(place: int, groups: Sequence[tuple[dict[str, Any], dict[int, RunFolder]]]) -> str:
-    chains = [next(iter(members.values())).chain for _, members in groups]
-    alike = [conditions for (conditions, _), chain in zip(groups, chains, strict=True) if chain == chains[place]]
-    keys = dict.fromkeys(key for conditions in alike for key in conditions)
-    differing = [key for key in keys if any(c.get(key) != alike[0].get(key) for c in alike)]
-    own = groups[place][0]
-    return ", ".join([chains[place], *(f"{key}={own.get(key)}" for key in differing[:4])])

@@ -15,12 +15,12 @@ from hydra.utils import instantiate
 from tests.data import corpora
 from tests.test_fit import SMALL, config
 
-from mmcredit.checks import missing_data
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.sources.table import Table
 from mmcredit.data.templates import Template
 from mmcredit.fit import fit
 from mmcredit.launch import user_error
+from mmcredit.missing import missing_data
 
 TEMPLATE = Template("Look.", ".*")
 CORPORA: dict[str, tuple[str, Callable[[Path], Path], list[str]]] = {  # name -> yaml, files, further settings

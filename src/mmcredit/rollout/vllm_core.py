@@ -85,7 +85,8 @@ class LocalCore:
         self.vllm, self.sleeps, self._asleep = vllm, sleeps, set[str]()
         self.held: list[int] = []
         self.options = {
-            "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "enable_sleep_mode": sleeps, **options,
+            "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "enable_sleep_mode": sleeps,
+            "mm_processor_kwargs": {"use_fast": False}, **options,
         }  # fmt: skip
 
     @cached_property

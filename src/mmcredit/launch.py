@@ -27,10 +27,16 @@ NO_VALIDATION = 10**9  # steps
 
 def register_resolvers() -> None:
     """``${package:x}``: a path inside the installed package; ``${val_interval:n}``: n, or practically never;
-    ``${run_name:}``: the run's, the same in all of its processes."""
+    ``${run_name:}``: the run's, the same in all of its processes; ``${options:${x}}``: what part x is given beside its
+    path."""
     OmegaConf.register_new_resolver("package", lambda name: str(Path(__file__).parent / name), replace=True)
     OmegaConf.register_new_resolver("val_interval", lambda n: n or NO_VALIDATION, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
+    OmegaConf.register_new_resolver("options", _options, replace=True)
+
+
+def _options(part: DictConfig) -> dict[str, Any]:
+    return {str(key): value for key, value in part.items() if key not in ("_target_", "path")}
 
 
 def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:

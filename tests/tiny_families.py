@@ -63,6 +63,7 @@ class Qwen25:
     """Patch 14, one window-attention layer (windows of 4x4 patches) and one full layer in the vision tower."""
 
     name = "qwen2_5_vl"
+    smaller = {"max_pixels": 100 * 100}  # settings under which pictures become fewer tokens
 
     def processor(self, tokenizer: Qwen2Tokenizer) -> ImageOnly:
         return Qwen25ImageOnlyProcessor(qwen_images(14), tokenizer, chat_template=CHAT_TEMPLATE)
@@ -161,6 +162,8 @@ class InternVL:
     """Tiles of 56x56 pixels, patch 14: 2x2 merged tokens a tile; at most 4 tiles and a thumbnail a picture."""
 
     name = "internvl"
+    text, tied = "qwen2", True  # the language model
+    smaller = {"max_patches": 2}
 
     def processor(self, tokenizer: Qwen2Tokenizer, max_patches: int = 4) -> TilesProcessor:
         half = [0.5, 0.5, 0.5]
@@ -171,14 +174,15 @@ class InternVL:
     def model(self, tokenizer: Qwen2Tokenizer) -> Any:
         rope = {"rope_type": "default", "rope_theta": 10000.0}
         config = InternVLConfig(
-            text_config={"model_type": "qwen2"} | text_config(tokenizer, rope_parameters=rope),
+            text_config={"model_type": self.text}
+            | text_config(tokenizer, rope_parameters=rope, head_dim=32, tie_word_embeddings=self.tied),
             vision_config={
                 "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
                 "image_size": (56, 56), "patch_size": (14, 14),
             },
             image_token_id=tokenizer.convert_tokens_to_ids("<|image_pad|>"),
             image_seq_length=4,
-            tie_word_embeddings=True,
+            tie_word_embeddings=self.tied,
         )  # fmt: skip
         return InternVLForConditionalGeneration(config)
 
@@ -186,6 +190,12 @@ class InternVL:
         """The tiles as Hugging Face's processor gives them."""
         text = [processor.image_token * len(images)]
         return {"pixel_values": InternVLProcessor.__call__(processor, images, text, return_tensors="pt").pixel_values}
+
+
+class InternVL35(InternVL):
+    """With Qwen3's language model and a head of its own, as InternVL3.5-8B."""
+
+    name, text, tied = "internvl3_5", "qwen3", False
 
 
 def named(tokenizer: Qwen2Tokenizer) -> Any:

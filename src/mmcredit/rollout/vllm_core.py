@@ -64,7 +64,7 @@ class LocalCore:
     Args:
         path: folder or hub name of the policy: its architecture, tokenizer and processor.
         images: most pictures a prompt.
-        pictures: settings of the processor's image part that differ from the saved ones; the trainer's must be the same.
+        pictures: the trainer's settings of the processor's image part that differ from the saved ones.
         sleeps: free the memory of weights and cache during training (GPUs only).
         options: further arguments of ``vllm.LLM``: dtype, max_model_len, gpu_memory_utilization, ...
 

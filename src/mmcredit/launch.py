@@ -36,7 +36,8 @@ def register_resolvers() -> None:
 
 
 def _options(part: DictConfig) -> dict[str, Any]:
-    return {str(key): value for key, value in part.items() if key not in ("_target_", "path")}
+    given: Any = OmegaConf.to_container(part, resolve=True)
+    return {key: value for key, value in given.items() if key not in ("_target_", "path")}
 
 
 def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:

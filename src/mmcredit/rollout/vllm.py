@@ -127,7 +127,7 @@ def _check(prompts: Prompts, b: int, reply: Reply, forbidden: Sequence[int]) -> 
     if reply.prompt_ids != ids:
         raise RuntimeError(
             f"sample {sample.id!r}: vLLM made {len(reply.prompt_ids)} prompt tokens, the trainer {len(ids)}: the two "
-            "resize pictures differently; give both the same processor settings"
+            "resize pictures differently; a server needs the trainer's model.path and model.processor"
         )
     if bad := set(reply.ids) & set(forbidden):
         raise RuntimeError(f"sample {sample.id!r}: vLLM sampled the forbidden token {bad.pop()}")

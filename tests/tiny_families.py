@@ -149,7 +149,7 @@ class Qwen3Moe(Qwen35):
         config = Qwen3VLMoeConfig(
             text_config=text_config(tokenizer, rope_parameters=rope, head_dim=32, decoder_sparse_step=1)
             | EXPERTS
-            | {"norm_topk_prob": True},  # in published configurations, and read by vLLM
+            | {"norm_topk_prob": True},  # read by vLLM; not among the defaults of transformers
             vision_config={
                 "depth": 3, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 16,
                 "out_hidden_size": 128, "num_position_embeddings": 64, "deepstack_visual_indexes": [1],

@@ -32,11 +32,17 @@ UNWRITABLE = FileExistsError | NotADirectoryError | PermissionError
 def register_resolvers() -> None:
     """``${package:x}``: a path inside the installed package; ``${val_interval:n}``: n, or practically never;
     ``${run_name:}``: the run's, the same in all of its processes; ``${own_folder:path}``: see ``folders``, where a run
-    is launched, else the path."""
+    is launched, else the path; ``${options:${x}}``: what part x is given beside its path."""
     OmegaConf.register_new_resolver("package", lambda name: str(Path(__file__).parent / name), replace=True)
     OmegaConf.register_new_resolver("val_interval", lambda n: n or NO_VALIDATION, replace=True)
     OmegaConf.register_new_resolver("run_name", run_name, replace=True)
     OmegaConf.register_new_resolver("own_folder", str, replace=True)
+    OmegaConf.register_new_resolver("options", _options, replace=True)
+
+
+def _options(part: DictConfig) -> dict[str, Any]:
+    given: Any = OmegaConf.to_container(part, resolve=True)
+    return {key: value for key, value in given.items() if key not in ("_target_", "path")}
 
 
 def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 import torch
+from common import TEMPLATE
+from hydra import compose, initialize_config_module
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from tiny_families import CASES, build
 
 from mmcredit.algorithm.sampling_edits import check_sampling
 from mmcredit.credit import CreditCallback
+from mmcredit.data.encode import Encoder
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.rollout.vllm import VLLMEngine, named_weights, one_placeholder_a_picture
@@ -106,6 +114,30 @@ def test_runs_of_placeholders_become_one(ids, short):
     assert one_placeholder_a_picture(ids, 9) == short
 
 
+@pytest.mark.parametrize(
+    ("ids", "short"),
+    [
+        ([1, 7, 9, 9, 8, 2], [1, 9, 2]),
+        ([7, 9, 8, 7, 9, 9, 8, 3], [9, 9, 3]),
+        ([7, 7, 9, 8, 8], [7, 9, 8]),
+        ([1, 2], [1, 2]),
+    ],
+)
+def test_tokens_that_vllm_puts_around_a_picture_are_left_out(ids, short):
+    assert one_placeholder_a_picture(ids, 9, added=1) == short
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_family_asks_with_the_prompt_before_pictures_were_expanded(case, processor, prompts):
+    """What vLLM expands is what the processor expands: the text of the chat template."""
+    own, subject = case.processor(processor.tokenizer), build(case, processor.tokenizer)
+    encoder, core = Encoder(own, TEMPLATE), FakeCore()
+    shown = encoder(prompts.samples)
+    asked = VLLMEngine(LAW, 0, core)._requests(subject, shown, 0)
+    for request, sample in zip(list(asked)[::3], prompts.samples, strict=True):
+        assert request.ids == own.tokenizer(encoder._text(sample.question, len(sample.images))).input_ids
+
+
 def test_another_prompt_than_the_trainers_is_an_error(policy, prompts):
     core = FakeCore(lambda n, _: Reply([*prompts.ids[n // 3].tolist(), 5], [1], [-1.0]))
     with pytest.raises(RuntimeError, match=r"vLLM made \d+ prompt tokens, the trainer \d+: the two resize"):
@@ -139,6 +171,25 @@ def test_log_probs_are_those_that_the_trainer_counts(temperature, top_p, plain):
     core = FakeCore()
     VLLMEngine(replace(LAW, temperature=temperature, top_p=top_p), 0, core)
     assert core.plain is plain
+
+
+@pytest.mark.parametrize(
+    ("entry", "core", "overrides", "settings"),
+    [
+        ("fit", "rollout.engine.core", ["rollout=vllm"], {}),
+        ("fit", "rollout.engine.core", ["rollout=vllm", "+model.processor.max_pixels=9"], {"max_pixels": 9}),
+        ("serve", "core", ["+model.processor.size={longest_edge: 9}"], {"size": {"longest_edge": 9}}),
+    ],
+)
+def test_vllm_gets_the_trainers_picture_settings(entry, core, overrides, settings, monkeypatch):
+    """And the trainer's way of resizing."""
+    monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
+    with initialize_config_module("mmcredit.configs", version_base="1.3"):
+        config = OmegaConf.select(compose(entry, overrides=overrides), core)
+    found = instantiate(config).options
+    assert found["mm_processor_kwargs"] == {"use_fast": False, **settings}
+    assert all(type(value) in (int, dict, bool) for value in found["mm_processor_kwargs"].values())
+    assert "pictures" not in found and "processor" not in found
 
 
 def test_one_vllm_over_several_gpus_is_refused():

@@ -16,6 +16,7 @@ from mmcredit.checkpoints import replace_folder
 from mmcredit.functional import rank
 from mmcredit.models import flex
 from mmcredit.models.lora import WithoutAdapters, adapters, save_merged
+from mmcredit.models.published import save_published
 from mmcredit.models.shard import whole_weights
 from mmcredit.models.trainable import everything
 from mmcredit.models.vlm import VisionLanguageModel
@@ -116,8 +117,8 @@ def export(policy: VisionLanguageModel, processor: Any, folder: Path) -> None:
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     if adapters(policy.hf):
-        save_merged(policy.hf, weights, partial)
+        save_merged(policy, weights, partial)
     else:
-        policy.hf.save_pretrained(partial, state_dict=weights)
+        save_published(policy.hf, weights, policy.family, partial)
     processor.save_pretrained(partial)
     replace_folder(partial, folder)

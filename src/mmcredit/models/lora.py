@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mmcredit.functional import stable_seed
 from mmcredit.models.lockstep import Found
+from mmcredit.models.published import as_published, save_published
 from mmcredit.models.shard import whole_weights
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.types import UserError
@@ -116,13 +117,14 @@ def merged(weights: Iterable[tuple[str, Tensor]], hf: nn.Module) -> Iterator[tup
 
 def plain_weights(policy: VisionLanguageModel, tied_once: bool = True) -> Iterator[tuple[str, Tensor]]:
     """Weights under the names of the checkpoint, whole and merged, one at a time; as ``shard.whole_weights``."""
-    return merged(whole_weights(policy.hf, tied_once), policy.hf)
+    return as_published(merged(whole_weights(policy.hf, tied_once), policy.hf), policy.family)
 
 
-def save_merged(hf: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
+def save_merged(policy: VisionLanguageModel, weights: Mapping[str, Tensor], folder: Path) -> None:
     """The merged model in Hugging Face format, and the adapters alone, for peft, in ``adapter/``."""
     from peft import get_peft_model_state_dict
 
+    hf = policy.hf
     alone = get_peft_model_state_dict(hf, dict(weights))
     (folder / "adapter").mkdir(parents=True)
     save_file({PREFIX + name: value.contiguous() for name, value in alone.items()}, folder / "adapter" / FILE)
@@ -130,4 +132,4 @@ def save_merged(hf: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
     with torch.device("meta"):
         plain = type(hf)(hf.config)
     plain.generation_config = hf.generation_config
-    plain.save_pretrained(folder, state_dict=dict(merged(weights.items(), hf)))
+    save_published(plain, dict(merged(weights.items(), hf)), policy.family, folder)

@@ -6,6 +6,7 @@ vLLM makes the prompt anew from the pictures and must arrive at the trainer's id
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -76,9 +77,9 @@ class VLLMEngine:
         return Sampled([ids[i : i + group] for i in firsts], [logps[i : i + group] for i in firsts], exact=False)
 
     def _requests(self, policy: VisionLanguageModel, prompts: Prompts, step: int) -> Iterator[Request]:
-        image = int(policy.hf.config.image_token_id)
+        image, added = int(policy.hf.config.image_token_id), policy.family.VLLM_ADDS
         for sample, ids in zip(prompts.samples, prompts.ids, strict=True):
-            short = one_placeholder_a_picture(ids.tolist(), image)
+            short = one_placeholder_a_picture(ids.tolist(), image, added)
             if short.count(image) != len(sample.images):
                 raise RuntimeError(
                     f"sample {sample.id!r}: {short.count(image)} placeholders, {len(sample.images)} pictures"
@@ -104,9 +105,21 @@ def named_weights(policy: VisionLanguageModel) -> Iterator[tuple[str, Tensor]]:
     yield from plain_weights(policy, tied_once=False)
 
 
-def one_placeholder_a_picture(ids: Sequence[int], image: int) -> list[int]:
-    """Ids with each run of picture tokens cut to one, as vLLM wants them."""
-    return [token for before, token in zip([None, *ids], ids, strict=False) if token != image or before != image]
+def one_placeholder_a_picture(ids: Sequence[int], image: int, added: int = 0) -> list[int]:
+    """Ids with each run of picture tokens cut to one, as vLLM wants them.
+
+    Args:
+        added: tokens on either side of the run that vLLM puts there itself, with the run.
+    """
+    short: list[int] = []
+    skipped = 0
+    for is_picture, run in itertools.groupby(ids, lambda token: token == image):
+        if is_picture:
+            short[len(short) - added :] = [image]
+            skipped = added
+        else:
+            short.extend(itertools.islice(run, skipped, None))
+    return short
 
 
 def _check(prompts: Prompts, b: int, reply: Reply, forbidden: Sequence[int]) -> None:
@@ -114,7 +127,7 @@ def _check(prompts: Prompts, b: int, reply: Reply, forbidden: Sequence[int]) -> 
     if reply.prompt_ids != ids:
         raise RuntimeError(
             f"sample {sample.id!r}: vLLM made {len(reply.prompt_ids)} prompt tokens, the trainer {len(ids)}: the two "
-            "resize pictures differently; give both the same processor settings"
+            "resize pictures differently; a server needs the trainer's model.path and model.processor"
         )
     if bad := set(reply.ids) & set(forbidden):
         raise RuntimeError(f"sample {sample.id!r}: vLLM sampled the forbidden token {bad.pop()}")

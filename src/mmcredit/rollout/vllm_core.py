@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -64,6 +64,7 @@ class LocalCore:
     Args:
         path: folder or hub name of the policy: its architecture, tokenizer and processor.
         images: most pictures a prompt.
+        pictures: the trainer's settings of the processor's image part that differ from the saved ones.
         sleeps: free the memory of weights and cache during training (GPUs only).
         options: further arguments of ``vllm.LLM``: dtype, max_model_len, gpu_memory_utilization, ...
 
@@ -71,7 +72,14 @@ class LocalCore:
         UserError: vLLM is not installed, or shall be spread over several GPUs.
     """
 
-    def __init__(self, path: str, images: int = 1, sleeps: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        path: str,
+        images: int = 1,
+        pictures: Mapping[str, Any] | None = None,
+        sleeps: bool = False,
+        **options: Any,
+    ) -> None:
         if (parallel := options.get("tensor_parallel_size", 1)) != 1:
             raise UserError(f"tensor_parallel_size={parallel}: weights can be streamed to one vLLM a rank only; use 1")
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in this process
@@ -85,8 +93,10 @@ class LocalCore:
         self.vllm, self.sleeps, self._asleep = vllm, sleeps, set[str]()
         self.held: list[int] = []
         self.options = {
-            "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "enable_sleep_mode": sleeps, **options,
+            "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "enable_sleep_mode": sleeps,
+            "mm_processor_kwargs": {"use_fast": False, **(pictures or {})}, **options,
         }  # fmt: skip
+        # use_fast=False: pictures are resized by Pillow, as the trainer's; torchvision rounds other pixels
 
     @cached_property
     @torch.inference_mode(False)  # weights made in it, as in a validation, could not be updated outside

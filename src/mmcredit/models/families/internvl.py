@@ -18,6 +18,8 @@ MODEL_TYPES = ("internvl",)
 LAYER_TYPES = {"full_attention"}  # a sliding window would be lost: our mask takes the place of the model's own
 SHARES_PREFIX = True  # attention is the only way from token to token
 PROCESSOR = TilesProcessor
+TRANSPOSED = ()
+VLLM_ADDS = 1  # tokens on either side of a picture's that its processor adds, and vLLM's too
 
 
 def forbidden_ids(config: Any) -> list[int]:

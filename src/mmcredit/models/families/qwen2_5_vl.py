@@ -12,6 +12,7 @@ from transformers import Cache
 from mmcredit.models.families.common import last_hidden_state
 from mmcredit.models.families.common import merged_features as image_features
 from mmcredit.models.families.qwen3_vl import (
+    VLLM_ADDS,
     decoder_layers,
     forbidden_ids,
     positions,
@@ -22,14 +23,16 @@ from mmcredit.models.families.qwen3_vl import (
 from mmcredit.models.image_only import Qwen25ImageOnlyProcessor
 
 __all__ = [
-    "LAYER_TYPES", "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "decoder_layers", "forbidden_ids", "hidden_states",
-    "image_features", "positions", "smallest_picture", "vision_blocks", "vision_tower",
+    "LAYER_TYPES", "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "TRANSPOSED", "VLLM_ADDS", "decoder_layers",
+    "forbidden_ids", "hidden_states", "image_features", "positions", "smallest_picture", "vision_blocks",
+    "vision_tower",
 ]  # fmt: skip
 
 MODEL_TYPES = ("qwen2_5_vl",)
 LAYER_TYPES = {"full_attention"}  # a sliding window would be lost: our mask takes the place of the model's own
 SHARES_PREFIX = True  # attention is the only way from token to token
 PROCESSOR = Qwen25ImageOnlyProcessor
+TRANSPOSED = ()
 
 
 def hidden_states(

@@ -17,6 +17,7 @@ from transformers import Cache
 from mmcredit.models.families.common import last_hidden_state
 from mmcredit.models.families.common import merged_features as image_features
 from mmcredit.models.families.qwen3_vl import (
+    VLLM_ADDS,
     decoder_layers,
     forbidden_ids,
     positions,
@@ -27,14 +28,16 @@ from mmcredit.models.families.qwen3_vl import (
 from mmcredit.models.image_only import ImageOnlyProcessor
 
 __all__ = [
-    "LAYER_TYPES", "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "decoder_layers", "forbidden_ids", "hidden_states",
-    "image_features", "positions", "smallest_picture", "vision_blocks", "vision_tower",
+    "LAYER_TYPES", "MODEL_TYPES", "PROCESSOR", "SHARES_PREFIX", "TRANSPOSED", "VLLM_ADDS", "decoder_layers",
+    "forbidden_ids", "hidden_states", "image_features", "positions", "smallest_picture", "vision_blocks",
+    "vision_tower",
 ]  # fmt: skip
 
 MODEL_TYPES = ("qwen3_5", "qwen3_5_moe")
 LAYER_TYPES = {"full_attention", "linear_attention"}
 SHARES_PREFIX = False
 PROCESSOR = ImageOnlyProcessor
+TRANSPOSED = ()
 
 
 def hidden_states(

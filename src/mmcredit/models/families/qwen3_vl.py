@@ -18,6 +18,9 @@ MODEL_TYPES = ("qwen3_vl", "qwen3_vl_moe")
 LAYER_TYPES = {"full_attention"}  # a sliding window would be lost: our mask takes the place of the model's own
 SHARES_PREFIX = True  # attention is the only way from token to token
 PROCESSOR = ImageOnlyProcessor
+# ends of names of weights whose last two axes checkpoints, and vLLM with them, have in the other order
+TRANSPOSED = (".mlp.experts.gate_up_proj", ".mlp.experts.down_proj")
+VLLM_ADDS = 0  # the chat template marks start and end of a picture, vLLM adds nothing
 
 
 def forbidden_ids(config: Any) -> list[int]:

@@ -31,10 +31,10 @@ from mmcredit.models.vlm import VisionLanguageModel
 
 
 def text_config(tokenizer: Qwen2Tokenizer, **more: Any) -> dict[str, Any]:
-    """Of the language model: width 64, three layers."""
+    """Of the language model: width 128, heads of width 32 (the least that vLLM's CPU build takes), three layers."""
     token: Any = tokenizer.convert_tokens_to_ids
     return {
-        "vocab_size": len(tokenizer), "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3,
+        "vocab_size": len(tokenizer), "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3,
         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096,
         "tie_word_embeddings": True, "bos_token_id": None, "eos_token_id": token("<|im_end|>"),
         "pad_token_id": token("<|endoftext|>"),
@@ -63,17 +63,18 @@ class Qwen25:
     """Patch 14, one window-attention layer (windows of 4x4 patches) and one full layer in the vision tower."""
 
     name = "qwen2_5_vl"
+    smaller = {"max_pixels": 100 * 100}  # settings under which pictures become fewer tokens
 
     def processor(self, tokenizer: Qwen2Tokenizer) -> ImageOnly:
         return Qwen25ImageOnlyProcessor(qwen_images(14), tokenizer, chat_template=CHAT_TEMPLATE)
 
     def model(self, tokenizer: Qwen2Tokenizer, text: Any = None, vision: Any = None) -> Any:
-        rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
+        rope = {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0}
         config = Qwen2_5_VLConfig(
             text_config=text_config(tokenizer, rope_parameters=rope) | (text or {}),
             vision_config={
                 "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 14,
-                "window_size": 56, "out_hidden_size": 64, "fullatt_block_indexes": [1],
+                "window_size": 56, "out_hidden_size": 128, "fullatt_block_indexes": [1],
             } | (vision or {}),
             tie_word_embeddings=True,
             **vision_tokens(tokenizer),
@@ -103,14 +104,14 @@ class Qwen35(Qwen25):
             "partial_rotary_factor": 0.25,
         }  # fmt: skip
         linear = {
-            "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
+            "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 2,
             "linear_num_value_heads": 4,
         }  # fmt: skip
         config = Qwen3_5Config(
             text_config=text_config(tokenizer, num_hidden_layers=4, head_dim=32, rope_parameters=rope, **linear),
             vision_config={
                 "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 16,
-                "out_hidden_size": 64, "num_position_embeddings": 64,
+                "out_hidden_size": 128, "num_position_embeddings": 64,
             },
             tie_word_embeddings=True,
             **vision_tokens(tokenizer),
@@ -144,12 +145,14 @@ class Qwen3Moe(Qwen35):
     name = "qwen3_vl_moe"
 
     def model(self, tokenizer: Qwen2Tokenizer) -> Any:
-        rope = {"rope_type": "default", "mrope_section": [4, 2, 2], "rope_theta": 10000.0, "mrope_interleaved": True}
+        rope = {"rope_type": "default", "mrope_section": [8, 4, 4], "rope_theta": 10000.0, "mrope_interleaved": True}
         config = Qwen3VLMoeConfig(
-            text_config=text_config(tokenizer, rope_parameters=rope, head_dim=16, decoder_sparse_step=1) | EXPERTS,
+            text_config=text_config(tokenizer, rope_parameters=rope, head_dim=32, decoder_sparse_step=1)
+            | EXPERTS
+            | {"norm_topk_prob": True},  # read by vLLM; not among the defaults of transformers
             vision_config={
                 "depth": 3, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "patch_size": 16,
-                "out_hidden_size": 64, "num_position_embeddings": 64, "deepstack_visual_indexes": [1],
+                "out_hidden_size": 128, "num_position_embeddings": 64, "deepstack_visual_indexes": [1],
             },
             tie_word_embeddings=True,
             **vision_tokens(tokenizer),
@@ -161,6 +164,8 @@ class InternVL:
     """Tiles of 56x56 pixels, patch 14: 2x2 merged tokens a tile; at most 4 tiles and a thumbnail a picture."""
 
     name = "internvl"
+    text, tied = "qwen2", True  # the language model
+    smaller = {"max_patches": 2}
 
     def processor(self, tokenizer: Qwen2Tokenizer, max_patches: int = 4) -> TilesProcessor:
         half = [0.5, 0.5, 0.5]
@@ -171,14 +176,15 @@ class InternVL:
     def model(self, tokenizer: Qwen2Tokenizer) -> Any:
         rope = {"rope_type": "default", "rope_theta": 10000.0}
         config = InternVLConfig(
-            text_config={"model_type": "qwen2"} | text_config(tokenizer, rope_parameters=rope),
+            text_config={"model_type": self.text}
+            | text_config(tokenizer, rope_parameters=rope, head_dim=32, tie_word_embeddings=self.tied),
             vision_config={
                 "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
                 "image_size": (56, 56), "patch_size": (14, 14),
             },
             image_token_id=tokenizer.convert_tokens_to_ids("<|image_pad|>"),
             image_seq_length=4,
-            tie_word_embeddings=True,
+            tie_word_embeddings=self.tied,
         )  # fmt: skip
         return InternVLForConditionalGeneration(config)
 
@@ -186,6 +192,12 @@ class InternVL:
         """The tiles as Hugging Face's processor gives them."""
         text = [processor.image_token * len(images)]
         return {"pixel_values": InternVLProcessor.__call__(processor, images, text, return_tensors="pt").pixel_values}
+
+
+class InternVL35(InternVL):
+    """With Qwen3's language model and a head of its own, as InternVL3.5-8B."""
+
+    name, text, tied = "internvl3_5", "qwen3", False
 
 
 def named(tokenizer: Qwen2Tokenizer) -> Any:

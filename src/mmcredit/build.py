@@ -13,7 +13,7 @@ import transformers
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from mmcredit.algorithm.boxes import report_missing_boxes
+from mmcredit.algorithm.missing_boxes import report_missing_boxes
 from mmcredit.algorithm.sampling_edits import check_sampling
 from mmcredit.credit import CreditCallback
 from mmcredit.data.datamodule import DataModule

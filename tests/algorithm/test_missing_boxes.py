@@ -8,7 +8,7 @@ import pytest
 from common import WORLD
 from PIL import Image
 
-from mmcredit.algorithm.boxes import report_missing_boxes
+from mmcredit.algorithm.missing_boxes import report_missing_boxes
 from mmcredit.callbacks.ced import CED
 from mmcredit.callbacks.vlm_r1 import VLMR1
 from mmcredit.callbacks.vppo import VPPO

@@ -22,6 +22,7 @@ def check(cfg: DictConfig) -> None:
     """
     check_numbers(cfg)
     check_sizes(cfg)
+    check_engine(cfg)
     check_processes(ranks(cfg.trainer), cfg.trainer.num_nodes)
     if cfg.ckpt_path is not None:
         path = resume_from(cfg.ckpt_path)
@@ -56,6 +57,7 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "rollout.temperature": (REAL, 0, None),
     "rollout.top_p": (REAL, 0, 1),
     "rollout.max_new_tokens": (WHOLE, 1, None),
+    "rollout.engine.core.tensor_parallel_size": (WHOLE, 1, None),
     "algorithm.mini_batch": (WHOLE, 1, None),
     "algorithm.micro_batch": (WHOLE, 1, None),
     "algorithm.epochs": (WHOLE, 1, None),
@@ -112,6 +114,14 @@ def check_sizes(cfg: DictConfig) -> None:
         raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
     if (best := OmegaConf.select(cfg, "observers.checkpoint.keep_best")) and cfg.val_every is None:
         raise UserError(f"observers.checkpoint.keep_best={best} needs validations during training, e.g. val_every=20")
+
+
+def check_engine(cfg: DictConfig) -> None:
+    """Ranks that can share engines as they shall."""
+    if (size := OmegaConf.select(cfg, "rollout.engine.core.tensor_parallel_size") or 1) > 1:
+        from mmcredit.rollout.vllm_group import check_split
+
+        check_split(size, ranks(cfg.trainer))
 
 
 def ranks(trainer: DictConfig) -> int:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import hydra
 import pytest
 import torch
+from hydra.errors import InstantiationException
 
 from mmcredit.credit import CreditCallback, check_sampling
+from mmcredit.launch import user_error
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.rollout.vllm import VLLMEngine, named_weights, one_placeholder_a_picture
-from mmcredit.rollout.vllm_core import LocalCore, Reply, Request
+from mmcredit.rollout.vllm_core import Reply, Request
 from mmcredit.scoring.edits import PixelMask
+from mmcredit.serve import run
 from mmcredit.types import UserError
 
 LAW = SamplingLaw(3, 1.0, 1.0, 6)
@@ -140,6 +144,9 @@ def test_log_probs_are_those_that_the_trainer_counts(temperature, top_p, plain):
     assert core.plain is plain
 
 
-def test_one_vllm_over_several_gpus_is_refused():
-    with pytest.raises(UserError, match=r"tensor_parallel_size=2.*use 1"):
-        LocalCore("anywhere", tensor_parallel_size=2)
+def test_one_vllm_over_several_processes_is_refused_by_a_server():
+    with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):
+        config = hydra.compose("serve", overrides=["core.tensor_parallel_size=2"])
+    with pytest.raises(InstantiationException) as refused:
+        run(config)
+    assert "tensor_parallel_size=2: a single process runs a whole vLLM; use 1, or" in str(user_error(refused.value))

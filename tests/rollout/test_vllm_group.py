@@ -96,7 +96,7 @@ def test_if_weights_moved_on_one_rank_all_ranks_load(tmp_path):
 
 def test_a_group_of_one_process_is_refused_before_vllm_starts():
     core = FakeCore()
-    with pytest.raises(UserError, match="tensor_parallel_size=2 must divide .* here 1: 1$"):
+    with pytest.raises(UserError, match=r"tensor_parallel_size=2 must divide .* here 1: 1$"):
         GroupCore(core, 2).wake()
     assert core.log == []
 

@@ -20,9 +20,7 @@ from mmcredit.types import UserError
 Value = TypeVar("Value")
 
 
-def colocated(
-    path: str, images: int = 1, sleeps: bool = False, tensor_parallel_size: int = 1, **options: Any
-) -> Core:
+def colocated(path: str, images: int = 1, sleeps: bool = False, tensor_parallel_size: int = 1, **options: Any) -> Core:
     """vLLM in the training processes: one a rank, or one a group of neighbouring ranks.
 
     Args:

@@ -22,7 +22,6 @@ def check(cfg: DictConfig) -> None:
     """
     check_numbers(cfg)
     check_sizes(cfg)
-    check_engine(cfg)
     check_processes(ranks(cfg.trainer), cfg.trainer.num_nodes)
     if cfg.ckpt_path is not None:
         path = resume_from(cfg.ckpt_path)
@@ -110,18 +109,14 @@ def check_sizes(cfg: DictConfig) -> None:
             f"algorithm.mini_batch={mini} and data.batch_size={batch} count prompts over all ranks: they must be "
             f"multiples of the {count} ranks (trainer.devices x trainer.num_nodes)"
         )
+    if (shared := OmegaConf.select(cfg, "rollout.engine.core.tensor_parallel_size") or 1) > 1:
+        from mmcredit.rollout.vllm_group import check_split
+
+        check_split(shared, count)
     if cfg.val_every is not None and not (isinstance(cfg.val_every, int) and cfg.val_every >= 1):
         raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
     if (best := OmegaConf.select(cfg, "observers.checkpoint.keep_best")) and cfg.val_every is None:
         raise UserError(f"observers.checkpoint.keep_best={best} needs validations during training, e.g. val_every=20")
-
-
-def check_engine(cfg: DictConfig) -> None:
-    """Ranks that can share engines as they shall."""
-    if (size := OmegaConf.select(cfg, "rollout.engine.core.tensor_parallel_size") or 1) > 1:
-        from mmcredit.rollout.vllm_group import check_split
-
-        check_split(size, ranks(cfg.trainer))
 
 
 def ranks(trainer: DictConfig) -> int:

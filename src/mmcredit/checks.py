@@ -57,6 +57,7 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "rollout.max_new_tokens": (WHOLE, 1, None),
     "rollout.engine.batch": (WHOLE, 1, None),
     "trainer.num_nodes": (WHOLE, 1, None),
+    "rollout.engine.core.tensor_parallel_size": (WHOLE, 1, None),
     "algorithm.mini_batch": (WHOLE, 1, None),
     "algorithm.micro_batch": (WHOLE, 1, None),
     "algorithm.epochs": (WHOLE, 1, None),
@@ -114,6 +115,10 @@ def check_sizes(cfg: DictConfig) -> None:
             f"algorithm.mini_batch={mini} and data.batch_size={batch} count prompts over all ranks: they must be "
             f"multiples of the {count} ranks (trainer.devices x trainer.num_nodes)"
         )
+    if (shared := OmegaConf.select(cfg, "rollout.engine.core.tensor_parallel_size") or 1) > 1:
+        from mmcredit.rollout.vllm_group import check_split
+
+        check_split(shared, count)
     if cfg.val_every is not None and not (isinstance(cfg.val_every, int) and cfg.val_every >= 1):
         raise UserError(f"val_every={cfg.val_every} must be at least 1, or null for start and end only")
     if (best := OmegaConf.select(cfg, "observers.checkpoint.keep_best")) and cfg.val_every is None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from common import TEMPLATE
 from hydra import compose, initialize_config_module
+from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from tiny_families import CASES, build
@@ -18,11 +19,13 @@ from tiny_families import CASES, build
 from mmcredit.algorithm.sampling_edits import check_sampling
 from mmcredit.credit import CreditCallback
 from mmcredit.data.encode import Encoder
+from mmcredit.launch import user_error
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.rollout.vllm import VLLMEngine, named_weights, one_placeholder_a_picture
-from mmcredit.rollout.vllm_core import LocalCore, Reply, Request
+from mmcredit.rollout.vllm_core import Reply, Request
 from mmcredit.scoring.edits import PixelMask
+from mmcredit.serve import run
 from mmcredit.types import UserError
 
 LAW = SamplingLaw(3, 1.0, 1.0, 6)
@@ -192,6 +195,9 @@ def test_vllm_gets_the_trainers_picture_settings(entry, core, overrides, setting
     assert "pictures" not in found and "processor" not in found
 
 
-def test_one_vllm_over_several_gpus_is_refused():
-    with pytest.raises(UserError, match=r"tensor_parallel_size=2.*use 1"):
-        LocalCore("anywhere", tensor_parallel_size=2)
+def test_one_vllm_over_several_processes_is_refused_by_a_server():
+    with initialize_config_module("mmcredit.configs", version_base="1.3"):
+        config = compose("serve", overrides=["core.tensor_parallel_size=2"])
+    with pytest.raises(InstantiationException) as refused:
+        run(config)
+    assert "tensor_parallel_size=2: a single process runs a whole vLLM; use 1, or" in str(user_error(refused.value))

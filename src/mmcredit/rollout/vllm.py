@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from mmcredit.functional import stable_seed
+from mmcredit.functional import gather, stable_seed
 from mmcredit.models.lora import plain_weights
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.rollout.sampling import Sampled, SamplingLaw
@@ -88,9 +88,9 @@ class VLLMEngine:
                 yield Request(short, sample.images, stable_seed(self.seed, sample.id, step, g, "sampling") % 2**31)
 
     def _sync(self, policy: VisionLanguageModel) -> None:
-        """Give vLLM the weights if they have moved since it got them."""
+        """Give vLLM the weights if they have moved since it got them: on any rank, for all then go through them."""
         versions = [p._version for p in policy.parameters()]
-        if versions == self.core.held:
+        if not any(gather(versions != self.core.held)):
             return
         began = time.perf_counter()
         self.core.load(named_weights(policy))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,6 +14,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from mmcredit.functional import gather, rank, world
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.types import UserError
 
@@ -69,7 +72,7 @@ class LocalCore:
         options: further arguments of ``vllm.LLM``: dtype, max_model_len, gpu_memory_utilization, ...
 
     Raises:
-        UserError: vLLM is not installed, or shall be spread over several GPUs.
+        UserError: vLLM is not installed, or shall be spread over several processes (``vllm_group`` can).
     """
 
     def __init__(
@@ -81,7 +84,10 @@ class LocalCore:
         **options: Any,
     ) -> None:
         if (parallel := options.get("tensor_parallel_size", 1)) != 1:
-            raise UserError(f"tensor_parallel_size={parallel}: weights can be streamed to one vLLM a rank only; use 1")
+            raise UserError(
+                f"tensor_parallel_size={parallel}: a single process runs a whole vLLM; use 1, or rollout=vllm in a "
+                f"training of {parallel} processes (docs/vllm.md)"
+            )
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are handed over in this process
         try:
             import vllm
@@ -101,8 +107,11 @@ class LocalCore:
     @cached_property
     @torch.inference_mode(False)  # weights made in it, as in a validation, could not be updated outside
     def llm(self) -> Any:
-        """The engine itself."""
-        return self.vllm.LLM(**self.options)
+        """The engine itself. Of several ranks all must come here together: vLLM forms groups of them."""
+        if world() == 1:
+            return self.vllm.LLM(**self.options)
+        with launched() as executor:
+            return self.vllm.LLM(**self.options, distributed_executor_backend=executor)
 
     def count_before_sampling(self, plain: bool) -> None:
         """See ``Core``."""
@@ -146,6 +155,38 @@ class LocalCore:
         if part in self._asleep:
             self.llm.wake_up(tags=[part])
             self._asleep.remove(part)
+
+
+@contextmanager
+def launched() -> Iterator[Any]:
+    """What torchrun would have set and vLLM reads; Lightning and srun leave some of it out. The local rank is that of
+    the GPU on which this rank trains: it need not be the rank's own, as in trainer.devices=[2,3]."""
+    device = torch.cuda.current_device() if torch.cuda.is_available() else rank()
+    wanted = {"RANK": str(rank()), "LOCAL_RANK": str(device), "WORLD_SIZE": str(world())}
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield _executor()
+    finally:
+        for key, value in before.items():
+            os.environ.pop(key, None)
+            os.environ.update({} if value is None else {key: value})
+
+
+def _executor() -> Any:
+    """vLLM's external launcher. Its CPU build names shared memory after what follows the last colon of this address,
+    which is the same in all runs on a machine: another, or one that was killed, would be in the way."""
+    from vllm.platforms import current_platform
+    from vllm.v1.executor.uniproc_executor import ExecutorWithExternalLauncher
+
+    name = gather(secrets.token_hex(8))[0]
+
+    class Named(ExecutorWithExternalLauncher):
+        def _distributed_args(self) -> tuple[str, int, int]:
+            address, *ranks = super()._distributed_args()
+            return f"{address}:{name}", *ranks
+
+    return Named if current_platform.is_cpu() else "external_launcher"
 
 
 def _reply(output: Any) -> Reply:

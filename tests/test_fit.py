@@ -363,3 +363,11 @@ def test_a_method_outside_the_repository(tmp_path):
     overrides = ["callbacks=[mine]", "steps=1"]
     assert compose_error("fit", overrides, str(tmp_path / "conf")) is None
     assert "callbacks/mine" in (compose_error("fit", overrides) or "")
+
+
+def test_a_misspelt_name_is_answered_with_names_of_further_folders(tmp_path):
+    (tmp_path / "callbacks").mkdir()
+    (tmp_path / "callbacks" / "zebra.yaml").write_text("zebra:\n  _target_: zebra.Zebra\n")
+    assert compose_error("fit", ["callbacks=[zebre]"], str(tmp_path)).endswith(", zebra")
+    assert "ced," in compose_error("fit", ["callbacks=[zebre]"], str(tmp_path))
+    assert ", zebra" not in compose_error("fit", ["callbacks=[zebre]"])

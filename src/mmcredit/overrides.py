@@ -1,4 +1,4 @@
-"""What was typed: whether it composes, and what is wrong else, in one line."""
+"""What was typed: whether it composes, and if not, what is wrong, in one line."""
 
 from __future__ import annotations
 
@@ -87,6 +87,11 @@ def of_the_task(overrides: list[str], config_dir: str | None) -> list[str]:
     return [*shown, f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"] if config_dir else shown
 
 
+def _own_folders(overrides: list[str]) -> list[str]:
+    """Those given with ``--config-dir`` or ``hydra.searchpath``."""
+    return [folder for o in overrides if "hydra.searchpath" in o for folder in re.findall(r"file://([^\],]+)", o)]
+
+
 def one_line(error: Exception) -> str:
     lines = [line.strip() for line in f"{error}\n{error.__cause__ or ''}".splitlines() if line.strip()]
     return " ".join(dict.fromkeys(lines))
@@ -105,7 +110,8 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
         return f"cannot read {error.override!r}: {error.message.splitlines()[0]}"
     if isinstance(error, MissingConfigException) and "/" in (missing := error.missing_cfg_file or ""):
         group = missing.rsplit("/", 1)[0]
-        options = sorted(p.stem for p in (Path(mmcredit.configs.__file__).parent / group).glob("*.yaml"))
+        folders = [str(Path(mmcredit.configs.__file__).parent), *_own_folders(overrides)]
+        options = sorted({path.stem for folder in folders for path in (Path(folder) / group).glob("*.yaml")})
         return f"there is no {missing}; {group} has: {', '.join(options)}"
     if "Config group override must be" in str(error):
         groups, given = Path(mmcredit.configs.__file__).parent, [o.partition("=") for o in overrides]

@@ -12,8 +12,9 @@ from mmcredit.types import UserError
 DESCRIPTION = """Compare runs of mmcredit.fit: learning curves, final metrics with intervals over seeds, time, extra
 passes, statistics of the methods, and which runs cannot be compared. Writes report.html, report.md and curves.svg.
 
-  python -m mmcredit.fit -m 'callbacks=[],[ced],[pacg]' seed=0,1,2      nine runs, in runs/<date>/<time>-sweep
-  python -m mmcredit.report runs/<date>/<time>-sweep                    what they show
+  python -m mmcredit.fit -m experiment=world_pacg 'callbacks=[],[vppo],[pacg]' seed=0,1,2
+                                                        nine runs, in runs/<date>/<time>-sweep
+  python -m mmcredit.report runs/<date>/<time>-sweep    what they show
 
   python -m mmcredit.report maps --help                                 credit maps: methods on the same responses"""
 

@@ -38,6 +38,7 @@ def test_table_has_a_line_a_set() -> None:
     assert [cell.strip() for cell in lines[2].strip("|").split("|")] == [
         "train", "7", "4", "3", "<= 123", "number 2, letter 1", "gold_unparsable 3",
     ]  # fmt: skip
+    assert [cell.strip() for cell in lines[3].strip("|").split("|")] == ["val", "0", "0", "0", "-", "-", "-"]
 
 
 def test_markdown_shows_corpus_text_as_text() -> None:

@@ -60,6 +60,16 @@ def test_both_scorers_and_where_they_differ(folder):
     )
 
 
+def test_mostly_without_an_answer_the_template_is_named(tmp_path):
+    for place, (said, named) in enumerate([(["1", "none"], False), (["none", "none"], True)]):
+        folder = Folder(tmp_path / str(place))
+        folder.pin({"questions": 1, "model": "m"})
+        rows = [Prediction("a", k, text, len(text), True) for k, text in enumerate(said)]
+        folder.add(0, [Question("a", "prompt", "1", {"task": "count"})], rows)
+        score(folder, COUNT, "fixed", 2, Bootstrap(10))
+        assert ("template=..." in (folder.path / "scores.md").read_text()) == named
+
+
 def test_questions_with_the_same_prompt_are_told_apart(folder):
     assert score(folder, COUNT, "fixed", 2, Bootstrap(10))["clusters"] == 3
 

@@ -44,7 +44,8 @@ def as_table(sets: Sets) -> str:
 def _row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
     numbers = (f"{found[key]:,}" for key in ("read", "kept", "samples"))
     counts = (_counts(found[key]) for key in ("answer_kinds", "dropped"))
-    return name, *numbers, f"<= {found['prompt_tokens_at_most']:,}", *counts
+    tokens = f"<= {found['prompt_tokens_at_most']:,}" if found["samples"] else "-"
+    return name, *numbers, tokens, *counts
 
 
 def _counts(found: Mapping[str, int]) -> str:

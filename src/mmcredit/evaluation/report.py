@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+MANY = 0.5  # share of responses without an answer above which the template is in doubt
+
 
 def table(report: Mapping[str, Any]) -> str:
     """All metrics of all scorers; a metric in percent with its interval and the deviation over repetitions."""
@@ -24,6 +26,8 @@ def table(report: Mapping[str, Any]) -> str:
     lines += [f"| {_cell(n)} | {' | '.join(_number(report['metrics'][s].get(n)) for s in scorers)} |" for n in names]
     unread = ", ".join(f"{name} {value:.1%}" for name, value in report["unanswered"].items())
     lines += ["", f"Without an answer: {unread}. Cut off by the length limit: {report['unfinished']:.1%}."]
+    if report["unanswered"][report["scorer"]] > MANY:
+        lines += ["Most responses have no answer. Was the model trained with another template (template=...)?"]
     lines += [f"{name}: {note}" for name, note in report["notes"].items() if note]
     if len(scorers) > 1:
         lines += ["", *_differences(report["different"], scorers)]

@@ -97,7 +97,7 @@ def test_finished_evaluations_load_no_model_again(unbroken, monkeypatch):
     ("override", "message"),
     [
         ("stage=other", "stage=other must be one of generate, score, all, average"),
-        ("scorer=other", "scorer=other: world has fixed"),
+        ("scorer=other", "scorer=other must be one of fixed for world"),
         ("seed=1", "begun with other settings (seed)"),
         ("template=short_evidence", "begun with other settings (template)"),
         ("rollout.temperature=0.5", "begun with other settings (rollout)"),

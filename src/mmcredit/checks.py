@@ -47,6 +47,7 @@ WHOLE, REAL = "a whole number", "a number"
 RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "k": (WHOLE, 1, None),
     "batch": (WHOLE, 1, None),
+    "port": (WHOLE, 0, 65535),
     "steps": (WHOLE, 1, None),
     "seed": (WHOLE, 0, None),
     "max_grad_norm": (REAL, 1e-12, None),

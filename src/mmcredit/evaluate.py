@@ -31,6 +31,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     part, made = cfg.benchmark, partial(instantiate, _convert_="all")
     scorers, fields = made(part.scorers), made(part.get("fields") or {})
     benchmark = Benchmark(part.name, scorers, fields, list(part.get("cluster") or ()), part.get("headline"))
+    if scoring:
+        benchmark.check(cfg.scorer)
     folder = Folder(Path(cfg.out).expanduser())
     if generating:
         predict(cfg, folder)

@@ -26,7 +26,7 @@ from mmcredit.usage import usage
 
 CONFIGS = "pkg://mmcredit.configs"
 NO_VALIDATION = 10**9  # steps
-UNWRITABLE = FileExistsError | NotADirectoryError | PermissionError
+UNUSABLE = FileExistsError | NotADirectoryError | PermissionError  # places that a user named
 
 
 def register_resolvers() -> None:
@@ -53,8 +53,10 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
     sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word not in ("-m", "--multirun"))  # argparse wants them first
     args = get_args_parser().parse_args()
     asks = (args.hydra_help, args.cfg, args.info, args.shell_completion)
-    every = jobs(args.overrides) if args.multirun else [args.overrides]
-    for job in [] if any(asks) else every:
+    sweeps = args.multirun or "hydra.mode=MULTIRUN" in args.overrides
+    every = _jobs(args.overrides) if sweeps else [args.overrides]
+    others = (args.config_name, args.config_path)  # the user's own configuration, which Hydra checks
+    for job in [] if any((*asks, *others)) else every:
         if problem := compose_error(config_name, job, args.config_dir):
             sys.exit(_report(problem))
     if args.help:
@@ -64,7 +66,7 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
         sys.argv += QUIET
 
     def folder(path: str) -> str:  # configurations that are merged are resolved, too: these take no folder
-        return own_folder(path) if args.multirun or HydraConfig.initialized() else path
+        return own_folder(path) if sweeps or HydraConfig.initialized() else path
 
     if not any(asks):
         OmegaConf.register_new_resolver("own_folder", folder, replace=True)
@@ -92,15 +94,23 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
         sys.exit(_report(_before_the_task(error)))
 
 
+def _jobs(overrides: list[str]) -> list[list[str]]:
+    try:
+        return jobs(overrides)
+    except UserError as problem:
+        sys.exit(_report(str(problem)))
+
+
 def _mistake(error: Exception, cfg: DictConfig) -> str | None:
     """What the user did wrong, in one line; None for faults of the program."""
     if mistake := user_error(error):
         return str(mistake)
-    known = isinstance(error, InstantiationException | OmegaConfBaseException | UNWRITABLE)
+    known = isinstance(error, InstantiationException | OmegaConfBaseException | UNUSABLE)
     if not known or "MMCREDIT_TRACEBACK" in os.environ:
         return None
-    if isinstance(error, UNWRITABLE):
-        return f"{error.filename} cannot be written ({error.strerror}) (MMCREDIT_TRACEBACK=1 shows where)"
+    if isinstance(error, UNUSABLE):
+        place = "" if error.filename is None else f"{error.filename} cannot be used: "
+        return f"{place}{error.strerror or one_line(error)} (MMCREDIT_TRACEBACK=1 shows where)"
     where, cause = re.search(r"full_key: (\S+)", str(error)), error.__cause__
     text = f"{where[1]}: {one_line(cause)}" if where and isinstance(cause, Exception) else one_line(error)
     if where and "unexpected keyword argument" in text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import mmcredit.configs
+from mmcredit.types import UserError
 
 NAMES = re.compile(r"[\w.-]*[A-Za-z_][\w.-]*|\[.*\]")  # of options of a group
 ANY_KIND = ("trainer.devices",)  # a number, a list, "0,1" or auto
@@ -22,15 +24,23 @@ ANY_KIND = ("trainer.devices",)  # a number, a list, "0,1" or auto
 
 def jobs(overrides: list[str]) -> list[list[str]]:
     """Jobs of a sweep (``seed=0,1,2 'callbacks=[],[ced]'``) in which every value of every key occurs; not all of their
-    combinations. The overrides as they are, where they do not parse; none for sweeps over ranges."""
+    combinations. The overrides as they are, where they do not parse; none for sweeps over intervals.
+
+    Raises:
+        UserError: a sweep over nothing.
+    """
     try:
-        parsed = OverridesParser.create().parse_overrides(overrides)
+        with hydra.initialize_config_module("mmcredit.configs", version_base="1.3"):  # which options globs match
+            parsed = OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides(overrides)
     except OverrideParseException:
         return [overrides]
     if any(o.is_sweep_override() and not o.is_discrete_sweep() for o in parsed):
         return []
     swept = [[f"{o.get_key_element()}={v}" for v in o.sweep_string_iterator()] if o.is_sweep_override() else [text]
              for o, text in zip(parsed, overrides, strict=True)]  # fmt: skip
+    for text, values in zip(overrides, swept, strict=True):
+        if not values:
+            raise UserError(f"{text}: nothing to sweep over")
     first = [values[0] for values in swept]
     others = [[*first[:i], value, *first[i + 1 :]] for i, values in enumerate(swept) for value in values[1:]]
     return [first, *others]
@@ -84,7 +94,13 @@ def _of_another_kind(composed: DictConfig, config_name: str, overrides: list[str
 
 def of_the_task(overrides: list[str], config_dir: str | None) -> list[str]:
     shown = [o for o in overrides if not o.lstrip("+~").startswith("hydra.") or "hydra.searchpath" in o]
-    return [*shown, f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"] if config_dir else shown
+    if config_dir is None:
+        return shown
+    others = [o for o in shown if o.lstrip("+").startswith("hydra.searchpath=")]
+    given: Any = OverridesParser.create().parse_overrides(others[-1:])[0].value() if others else []
+    paths = [f"file://{Path(config_dir).resolve()}", *(given if isinstance(given, list) else [])]
+    listed = ",".join(json.dumps(str(path), ensure_ascii=False) for path in paths)
+    return [*(o for o in shown if o not in others), f"hydra.searchpath=[{listed}]"]
 
 
 def _own_folders(overrides: list[str]) -> list[str]:
@@ -116,10 +132,14 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
     if "Config group override must be" in str(error):
         groups, given = Path(mmcredit.configs.__file__).parent, [o.partition("=") for o in overrides]
         wrong = [f"{g}={v}" for g, _, v in given if (groups / g).is_dir() and (v == "null" or not NAMES.fullmatch(v))]
-        return f"{' or '.join(wrong)}: a group takes a name or a list of names; --help lists them"
+        return f"{' or '.join(wrong)}: a group takes a name or a list of names ([] for none); --help lists them"
     for override in overrides:
         key = override.lstrip("+~").split("=")[0]
-        if override[0] != "~" and f"'{key}'" in str(error) and (known := _known_keys(config_name, key, overrides)):
+        if override[0] == "+" and any(words in str(error) for words in (f"already at '{key}'", f"values for {key}.")):
+            return f"{override}: {key} is there already: leave the + out"
+        if set("~/@") & set(override.split("=")[0]) or f"'{key}'" not in str(error):  # groups: Hydra's own words
+            continue
+        if known := _known_keys(config_name, key, overrides):
             node, names = known
             unknown = key.removeprefix(f"{node}.").split(".")[0]
             return f"{key}: no such key; {_close(unknown, names)}{node} has: {', '.join(names)}"

@@ -10,11 +10,21 @@ from mmcredit.launch import launch
 
 
 def run(cfg: DictConfig) -> Any:
-    """Serve until stopped."""
+    """Serve until stopped.
+
+    Raises:
+        UserError: a number out of range, or no such model.
+    """
     from hydra.utils import instantiate
 
+    from mmcredit.checks import check_numbers
+    from mmcredit.missing import missing_weights
     from mmcredit.rollout.vllm_server import serve
+    from mmcredit.types import UserError
 
+    check_numbers(cfg)
+    if missing := missing_weights(cfg):
+        raise UserError(f"this server cannot start here: {'; '.join(missing)}")
     server = serve(instantiate(cfg.core), cfg.host, cfg.port)
     print(f"serving {cfg.model.path} at http://{cfg.host}:{server.server_port}; stop with Ctrl-C", flush=True)
     try:

@@ -88,7 +88,7 @@ def test_incomplete_predictions_are_refused(folder):
 
 
 def test_unknown_scorer(folder):
-    with pytest.raises(UserError, match="scorer=other: Count has fixed, official"):
+    with pytest.raises(UserError, match="scorer=other must be one of fixed, official for Count"):
         score(folder, COUNT, "other", 1, Bootstrap(10))
 
 

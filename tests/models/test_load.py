@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import mmcredit
 from mmcredit.models.load import SMALL_MODEL, frozen_copy, load_policy, own_device, set_up
+from mmcredit.types import UserError
 
 TINY = str(Path(mmcredit.__file__).parent / "models" / "tiny_qwen3vl")
 
@@ -65,3 +68,16 @@ def test_a_model_without_weights_differs_in_nothing_else():
     assert [(n, p.shape, p.dtype) for n, p in empty.named_parameters()] == [
         (n, p.shape, p.dtype) for n, p in loaded.named_parameters()
     ]
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path, empty):
+    """Else they would begin at random, with no word of it."""
+    folder = Path(shutil.copytree(TINY, tmp_path / "model"))
+    weights = load_file(folder / "model.safetensors")
+    lost = next(name for name in weights if "layers.0.self_attn.k_proj" in name)
+    save_file(weights | {"more": torch.zeros(1)}, folder / "model.safetensors", {"format": "pt"})
+    load_policy(str(folder), empty=empty)
+    save_file({name: w for name, w in weights.items() if name != lost}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match=f"lacks 1 weights of its model, e.g. {lost}"):
+        load_policy(str(folder), empty=empty)

@@ -54,6 +54,13 @@ class Benchmark:
     cluster: Sequence[str] = ()
     headline: str | None = None
 
+    def check(self, scorer: str) -> None:
+        """Raises:
+        UserError: no such scorer.
+        """
+        if scorer not in self.scorers:
+            raise UserError(f"scorer={scorer} must be one of {', '.join(self.scorers)} for {self.name}")
+
 
 def score(folder: Folder, benchmark: Benchmark, scorer: str, k: int, bootstrap: Bootstrap) -> dict[str, Any]:
     """Grade all predictions by every scorer; writes ``graded.jsonl``, ``scores.json`` and ``scores.md``.
@@ -65,8 +72,7 @@ def score(folder: Folder, benchmark: Benchmark, scorer: str, k: int, bootstrap: 
     Raises:
         UserError: unknown scorer, or predictions that are not there yet.
     """
-    if scorer not in benchmark.scorers:
-        raise UserError(f"scorer={scorer}: {benchmark.name} has {', '.join(benchmark.scorers)}")
+    benchmark.check(scorer)
     size = folder.settings.get("questions", 0)
     if not size or folder.missing(0, size, k):
         raise UserError(

@@ -48,7 +48,7 @@ def load_policy(
         empty: without memory for weights and buffers (on the meta device); else the same in all.
 
     Raises:
-        UserError: unknown dtype or attention, or model of an unknown family.
+        UserError: unknown dtype or attention, a checkpoint that lacks weights, or model of an unknown family.
     """
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype):
@@ -56,7 +56,11 @@ def load_policy(
     if attention not in ATTENTIONS:
         raise UserError(f"model.policy.attention={attention!r} does not exist; use {', '.join(ATTENTIONS)}")
     place = "meta" if empty else None
-    policy = VisionLanguageModel(AutoModelForImageTextToText.from_pretrained(path, dtype=torch_dtype, device_map=place))
+    load: Any = AutoModelForImageTextToText.from_pretrained
+    hf, found = load(path, dtype=torch_dtype, device_map=place, output_loading_info=True)
+    if lacking := sorted(found["missing_keys"]):  # these would begin at random
+        raise UserError(f"model.path={path} lacks {len(lacking)} weights of its model, e.g. {lacking[0]}")
+    policy = VisionLanguageModel(hf)
     policy.feature_cache.max_bytes = feature_cache * 2**20
     if attention == "flex" or (attention == "auto" and torch.cuda.is_available()):
         flex.choose(policy.hf, flex.NAME)

@@ -70,7 +70,8 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         elif end is not None:
             print(f"{name:24s} {end:.3f}")
     if other := summary["start_not_comparable"]:
-        print(f"{'start':24s} not comparable: {', '.join(other)} had other questions, template or sampling then")
+        was = "had other questions, template or sampling then, or none noted"
+        print(f"{'start':24s} not comparable: {', '.join(other)} {was}")
     print(f"{'steps':24s} {summary['steps']} rollout, {summary['optimizer_steps']} optimizer")
     print(f"{'seconds':24s} {summary['seconds']}")
     shares = sorted(summary["seconds_by_stage"].items(), key=lambda stage: -stage[1])

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 from test_fit import losses
 
 from mmcredit import processes
+from mmcredit.checks import ranks
 from mmcredit.observers.environment import places
 from mmcredit.processes import check_processes, run_name
 from mmcredit.types import UserError
@@ -31,6 +33,11 @@ def environment(monkeypatch):
     run_name.cache_clear()
     yield lambda **values: [monkeypatch.setenv(name, value) for name, value in values.items()]
     run_name.cache_clear()
+
+
+@pytest.mark.parametrize(("devices", "count"), [(3, 3), ([2, 3], 2), ("2,3", 2), ("1,", 1)])
+def test_processes_that_a_trainer_starts(devices, count):
+    assert ranks(OmegaConf.create({"devices": devices, "num_nodes": 2, "accelerator": "gpu"})) == 2 * count
 
 
 def test_a_process_alone(environment):

@@ -139,7 +139,9 @@ def check_attention(cfg: DictConfig) -> None:
 def ranks(trainer: DictConfig) -> int:
     """Processes that a trainer's configuration starts."""
     devices = trainer.devices
-    if OmegaConf.is_list(devices):
+    if isinstance(devices, str) and "," in devices:
+        devices = [part for part in devices.split(",") if part.strip()]
+    if OmegaConf.is_list(devices) or isinstance(devices, list):
         count = len(devices)
     elif isinstance(devices, int) and devices > 0:
         count = devices

@@ -73,8 +73,8 @@ class Parent:
         if self.mini_batch % self.micro_batch:
             fits = [size for size in range(1, self.mini_batch + 1) if self.mini_batch % size == 0]
             raise UserError(
-                f"algorithm.mini_batch={self.mini_batch} is not a multiple of algorithm.micro_batch={self.micro_batch}; "
-                f"use a micro_batch of {', '.join(map(str, fits))}"
+                f"algorithm.mini_batch={self.mini_batch} is not a multiple of algorithm.micro_batch={self.micro_batch}"
+                f"; use a micro_batch of {', '.join(map(str, fits))}"
             )
 
     def surrogate(self, ratio: Tensor, advantage: Tensor) -> Tensor:

@@ -64,8 +64,8 @@ class VLLMEngine:
         self.core.wake()
         self._sync(policy)
         began = time.perf_counter()
-        forbidden = policy.forbidden_ids.tolist()
-        replies = self.core.generate(list(self._requests(policy, prompts, step)), self.law, forbidden)
+        forbidden, ends = policy.forbidden_ids.tolist(), policy.end_ids.tolist()
+        replies = self.core.generate(list(self._requests(policy, prompts, step)), self.law, forbidden, ends)
         self.core.sleep()
         self.seconds["decode"] += time.perf_counter() - began
         for n, reply in enumerate(replies):
@@ -85,7 +85,8 @@ class VLLMEngine:
                     f"sample {sample.id!r}: {short.count(image)} placeholders, {len(sample.images)} pictures"
                 )
             for g in range(self.law.group):
-                yield Request(short, sample.images, stable_seed(self.seed, sample.id, step, g, "sampling") % 2**31)
+                seed = stable_seed(self.seed, sample.id, step, g, "sampling") % 2**31
+                yield Request(short, sample.images, seed, len(ids))
 
     def _sync(self, policy: VisionLanguageModel) -> None:
         """Give vLLM the weights if they have moved since it got them: on any rank, for all then go through them."""

@@ -22,6 +22,7 @@ from mmcredit.checks import check_numbers
 from mmcredit.credit import CreditCallback
 from mmcredit.data.encode import Encoder
 from mmcredit.launch import user_error
+from mmcredit.models.load import frozen_copy
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.rollout.vllm import VLLMEngine, named_weights, one_placeholder_a_picture
@@ -104,6 +105,14 @@ def test_weights_are_streamed_when_they_moved_and_before_sampling(policy, prompt
         next(policy.parameters()).add_(0)
     engine.generate(policy, prompts, 0)
     assert core.log[-4:] == ["wake", "load", "generate", "sleep"]
+
+
+def test_another_policy_is_streamed_though_it_has_moved_as_often(policy, prompts, core):
+    """As the checkpoints that a diagnostic compares: each has just been loaded."""
+    engine, first, second = VLLMEngine(LAW, 0, core), frozen_copy(policy), frozen_copy(policy)
+    for subject in (first, first, second, first):
+        engine.generate(subject, prompts, 0)
+    assert core.log.count("load") == 3
 
 
 def test_weights_have_the_names_of_the_checkpoint_tied_ones_both(policy):

@@ -41,9 +41,9 @@ class Reply:
 
 
 class Core(Protocol):
-    """vLLM, wherever it runs. ``held`` says which weights it has: versions of the policy's, empty at first."""
+    """vLLM, wherever it runs. ``held`` says which weights it has (``vllm.version``), empty at first."""
 
-    held: list[int]
+    held: list[Any]
 
     def count_before_sampling(self, plain: bool) -> None:
         """Before the first call: log-probs are of the model's own distribution (``plain``), or of the one sampled from:
@@ -100,7 +100,7 @@ class LocalCore:
                 "docs/vllm.md for CPUs"
             ) from None
         self.vllm, self.sleeps, self._asleep = vllm, sleeps, set[str]()
-        self.held: list[int] = []
+        self.held: list[Any] = []
         self.options = {
             "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "enable_sleep_mode": sleeps,
             "mm_processor_kwargs": {"use_fast": False, **(pictures or {})}, **options,

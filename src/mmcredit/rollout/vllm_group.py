@@ -55,7 +55,7 @@ class GroupCore:
 
     def __init__(self, core: Core, size: int) -> None:
         self.core, self.size = core, size
-        self.held: list[int] = []
+        self.held: list[Any] = []
 
     @cached_property
     def group(self) -> Any:

@@ -46,7 +46,7 @@ class RemoteCore:
     """
 
     def __init__(self, url: str, timeout: float = 3600.0) -> None:
-        self.url, self.timeout, self.held = url.rstrip("/"), timeout, list[int]()
+        self.url, self.timeout, self.held = url.rstrip("/"), timeout, list[Any]()
         self.plain: bool | None = None
         self.sent = NOTHING  # name of the weights that this trainer sent last
         self.wake()

@@ -108,7 +108,7 @@ def test_responses_end_where_the_trainers_do_and_nowhere_else(policy, prompts, c
     tokenizers = policy.end_ids
     with torch.no_grad():
         head = subject.hf.get_output_embeddings().weight
-        head[tokenizers] = head[ends[0]]  # as likely as a frequent token
+        head[tokenizers] = head[ends[0]].clone()  # as likely as a frequent token
     found = [y for group in VLLMEngine(law, 0, core).generate(subject, prompts, 0).ids for y in group]
     assert any(torch.isin(y[:-1], tokenizers).any() for y in found)
 

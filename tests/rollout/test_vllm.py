@@ -260,7 +260,7 @@ def test_log_probs_cannot_be_counted_otherwise_once_vllm_has_started(local):
     local.count_before_sampling(True)
     local.generate(asked(), LAW, [], [])
     local.count_before_sampling(True)
-    with pytest.raises(UserError, match=r"rollout.temperature is another, but the server has sampled at 0 or 1 and"):
+    with pytest.raises(UserError, match=r"temperature is neither 0 nor 1, but the server has sampled where it is one"):
         local.count_before_sampling(False)
 
 

@@ -124,9 +124,9 @@ class LocalCore:
         """
         mode = "raw_logprobs" if plain else "processed_logprobs"
         if "llm" in self.__dict__ and mode != self.options["logprobs_mode"]:
-            kinds = ("0 or 1", "another") if plain else ("another", "0 or 1")
+            one, other = ("0 or 1", "neither") if plain else ("neither 0 nor 1", "one of them")
             raise UserError(
-                f"rollout.temperature is {kinds[0]}, but the server has sampled at {kinds[1]} and counts log-probs "
+                f"rollout.temperature is {one}, but the server has sampled where it is {other}, and counts log-probs "
                 "accordingly: start it anew"
             )
         self.options["logprobs_mode"] = mode

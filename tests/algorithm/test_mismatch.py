@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from hydra.errors import InstantiationException
+from ranks import on_two_ranks
 from test_fit import SMALL, config
 from test_parents import parent
 from test_selection import rows
@@ -56,8 +57,35 @@ def test_quantiles_and_a_limit():
     report(record, 0.1)
     assert record.scalars["mismatch/p50"] == pytest.approx(0.09)
     assert record.scalars["mismatch/max"] == pytest.approx(0.18)
-    with pytest.raises(RuntimeError, match=r"0.09 nats a token in the median \(limit 0.05\)"):
+    with pytest.raises(RuntimeError, match=r"differ by 0.09 nats .* 0.09 in the median \(limit 0.05\)"):
         report(record, 0.05)
+
+
+def test_other_weights_show_where_most_tokens_are_certain():
+    """As those of an answer in a fixed form: under any weights their log-probs are 0."""
+    record = Record()
+    record.extend(KEY, torch.tensor([0.0] * 8 + [0.5, 0.7]))
+    with pytest.raises(RuntimeError, match=r"differ by 0.12 nats a token on average, 0 in the median"):
+        report(record, 0.1)
+
+
+def watch(rank: int) -> tuple[dict[str, float], str]:
+    record = Record()
+    if rank == 0:
+        record.extend(KEY, torch.tensor([0.1, 0.2, 0.9]))
+    try:
+        report(record, 0.3)
+    except RuntimeError as error:
+        return record.scalars, str(error)
+    return record.scalars, ""
+
+
+def test_all_ranks_see_the_same_and_stop_together(tmp_path):
+    """One that went on would wait for the other; here one trained on nothing."""
+    (first, stopped), (second, other) = on_two_ranks(watch, tmp_path)
+    for name, value in {"p50": 0.2, "max": 0.9}.items():
+        assert first[f"mismatch/{name}"] == second[f"mismatch/{name}"] == pytest.approx(value)
+    assert stopped == other != ""
 
 
 def test_a_run_with_another_engine_logs_a_difference_of_rounding_alone(tmp_path):

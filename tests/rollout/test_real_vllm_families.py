@@ -24,7 +24,7 @@ from mmcredit.models.processor import load_processor
 from mmcredit.models.vlm import VisionLanguageModel
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import Sampled
-from mmcredit.rollout.vllm import VLLMEngine
+from mmcredit.rollout.vllm import VLLMEngine, version
 from mmcredit.rollout.vllm_core import LocalCore
 from mmcredit.types import Prompts, Sample
 
@@ -49,7 +49,7 @@ class Subject:
 
     def same_weights(self) -> None:
         """vLLM is told that it has the policy's weights."""
-        self.core.held = [p._version for p in self.policy.parameters()]
+        self.core.held = version(self.policy)
 
     def rows(self, policy: VisionLanguageModel, sampled: Sampled) -> list[Row]:
         prompts = self.prompts

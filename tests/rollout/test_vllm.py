@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from common import TEMPLATE
+from common import TEMPLATE, WORLD
 from hydra import compose, initialize_config_module
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
@@ -17,13 +18,15 @@ from omegaconf import OmegaConf
 from tiny_families import CASES, build
 
 from mmcredit.algorithm.sampling_edits import check_sampling
+from mmcredit.checks import check_numbers
 from mmcredit.credit import CreditCallback
 from mmcredit.data.encode import Encoder
 from mmcredit.launch import user_error
+from mmcredit.models.load import frozen_copy
 from mmcredit.rollout.hf import HFEngine
 from mmcredit.rollout.sampling import SamplingLaw
 from mmcredit.rollout.vllm import VLLMEngine, named_weights, one_placeholder_a_picture
-from mmcredit.rollout.vllm_core import Reply, Request
+from mmcredit.rollout.vllm_core import LocalCore, Reply, Request
 from mmcredit.scoring.edits import PixelMask
 from mmcredit.serve import run
 from mmcredit.types import UserError
@@ -39,9 +42,11 @@ class FakeCore:
         self.requests: list[Request] = []
         self.weights: dict[str, torch.Tensor] = {}
 
-    def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
+    def generate(
+        self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int], ends: Sequence[int]
+    ) -> list[Reply]:
         self.log.append("generate")
-        self.requests, self.forbidden = list(requests), list(forbidden)
+        self.requests, self.forbidden, self.ends = list(requests), list(forbidden), list(ends)
         return [self.answer(n, request) for n, request in enumerate(requests)]
 
     def count_before_sampling(self, plain: bool) -> None:
@@ -80,7 +85,8 @@ def test_requests_name_every_picture_once_and_every_response_has_a_seed(policy, 
     image = policy.hf.config.image_token_id
     assert [len(r.images) for r in core.requests] == [r.ids.count(image) for r in core.requests]
     assert [r.images for r in core.requests[::3]] == [s.images for s in prompts.samples]
-    assert core.forbidden == policy.forbidden_ids.tolist()
+    assert [r.length for r in core.requests[::3]] == [len(ids) for ids in prompts.ids]
+    assert (core.forbidden, core.ends) == (policy.forbidden_ids.tolist(), policy.end_ids.tolist())
     seeds = [r.seed for r in core.requests]
     assert len(set(seeds)) == len(seeds)
     engine.generate(policy, prompts, 4)
@@ -99,6 +105,14 @@ def test_weights_are_streamed_when_they_moved_and_before_sampling(policy, prompt
         next(policy.parameters()).add_(0)
     engine.generate(policy, prompts, 0)
     assert core.log[-4:] == ["wake", "load", "generate", "sleep"]
+
+
+def test_another_policy_is_streamed_though_it_has_moved_as_often(policy, prompts, core):
+    """As the checkpoints that a diagnostic compares: each has just been loaded."""
+    engine, first, second = VLLMEngine(LAW, 0, core), frozen_copy(policy), frozen_copy(policy)
+    for subject in (first, first, second, first):
+        engine.generate(subject, prompts, 0)
+    assert core.log.count("load") == 3
 
 
 def test_weights_have_the_names_of_the_checkpoint_tied_ones_both(policy):
@@ -193,6 +207,72 @@ def test_vllm_gets_the_trainers_picture_settings(entry, core, overrides, setting
     assert found["mm_processor_kwargs"] == {"use_fast": False, **settings}
     assert all(type(value) in (int, dict, bool) for value in found["mm_processor_kwargs"].values())
     assert "pictures" not in found and "processor" not in found
+
+
+class FakeVLLM(ModuleType):
+    """Writes down how it is started and what it is asked."""
+
+    class LLM:
+        def __init__(self, **options: Any) -> None:
+            self.options, self.model_config = options, SimpleNamespace(max_model_len=options["max_model_len"])
+
+        def generate(self, asked: list[Any], params: list[Any], use_tqdm: bool) -> list[Any]:
+            self.params = params
+            return []
+
+    class SamplingParams(SimpleNamespace):
+        pass
+
+
+@pytest.fixture
+def local(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", FakeVLLM("vllm"))
+    core = LocalCore("folder", max_model_len=20)
+    core.count_before_sampling(True)
+    return core
+
+
+def asked(pictures: int = 0, length: int = 3) -> list[Request]:
+    return [Request([1, 2], (), 5, 3), Request([1, 2], (WORLD[0].images[0],) * pictures, 5, length)]
+
+
+def test_responses_end_with_the_trainers_ends_alone(local):
+    local.generate(asked(), LAW, [7], [3, 4])
+    assert [(p.stop_token_ids, p.ignore_eos) for p in local.llm.params] == [([3, 4], True)] * 2
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        (asked(pictures=2), "with 2 pictures, and vLLM was started for 1: use rollout.engine.core.images=2 "),
+        (asked(length=15), "15 tokens, and rollout.max_new_tokens=6: more than the 20 .*core.max_model_len=21 "),
+    ],
+)
+def test_a_prompt_that_vllm_would_fail_over_or_cut_short_is_refused(local, requests, message):
+    local.generate(asked(pictures=1, length=14), LAW, [], [])
+    with pytest.raises(UserError, match=message):
+        local.generate(requests, LAW, [], [])
+
+
+def test_log_probs_cannot_be_counted_otherwise_once_vllm_has_started(local):
+    """A server that another run has used."""
+    local.count_before_sampling(False)
+    local.count_before_sampling(True)
+    local.generate(asked(), LAW, [], [])
+    local.count_before_sampling(True)
+    with pytest.raises(UserError, match=r"temperature is neither 0 nor 1, but the server has sampled where it is one"):
+        local.count_before_sampling(False)
+
+
+@pytest.mark.parametrize("entry", ["fit", "evaluate"])
+def test_a_response_that_leaves_no_room_for_a_prompt_is_refused_before_anything_is_loaded(entry):
+    overrides = ["rollout=vllm", "rollout.max_new_tokens=8192"]
+    with initialize_config_module("mmcredit.configs", version_base="1.3"):
+        config = compose(entry, overrides=overrides)
+        roomy = compose(entry, overrides=[*overrides, "rollout.engine.core.max_model_len=8193"])
+    with pytest.raises(UserError, match=r"max_new_tokens=8192 leaves no room .*core.max_model_len=12288$"):
+        check_numbers(config)
+    check_numbers(roomy)
 
 
 def test_one_vllm_over_several_processes_is_refused_by_a_server():

@@ -28,7 +28,7 @@ SHARES = {"uneven": (3, 1), "none on rank 1": (2, 0), "none on rank 0": (0, 2), 
 
 
 def requests(rank: int, count: int) -> list[Request]:
-    return [Request([rank, n], (PICTURE,) * (n % 2), 10 * rank + n) for n in range(count)]
+    return [Request([rank, n], (PICTURE,) * (n % 2), 10 * rank + n, 2) for n in range(count)]
 
 
 def plain(asked: list[Request]) -> list[Any]:
@@ -39,13 +39,14 @@ def share(rank: int) -> dict[str, Any]:
     found = dict[str, Any]()
     for name, counts in SHARES.items():
         core = FakeCore(lambda n, request: Reply(request.ids, [n, request.seed], [-1.0 * n, -2.0]))
-        replies = GroupCore(core, 2).generate(requests(rank, counts[rank]), LAW, [7])
+        replies = GroupCore(core, 2).generate(requests(rank, counts[rank]), LAW, [7], [1])
         found[name] = (core.log, plain(core.requests), [reply.ids for reply in replies])
     core = FakeCore()
-    GroupCore(core, 1).generate(requests(rank, 2), LAW, [])
+    GroupCore(core, 1).generate(requests(rank, 2), LAW, [], [])
     found["each its own"] = plain(core.requests)
     try:
-        GroupCore(FakeCore(lambda n, request: Reply([], [n + rank], [-1.0])), 2).generate(requests(rank, 1), LAW, [])
+        core = FakeCore(lambda n, request: Reply([], [n + rank], [-1.0]))
+        GroupCore(core, 2).generate(requests(rank, 1), LAW, [], [])
     except RuntimeError as error:
         found["apart"] = str(error)
     return found

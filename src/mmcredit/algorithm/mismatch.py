@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mmcredit.credit import Record
+from mmcredit.functional import across_ranks
 
 QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 KEY = "mismatch/abs"  # |trainer - engine|, nats a token
@@ -23,21 +24,23 @@ def importance(old_BGT: Tensor, engine_BGT: Tensor, cap: float | None) -> Tensor
 
 
 def report(record: Record, limit: float) -> None:
-    """Quantiles of what was collected under ``KEY``.
+    """Quantiles over all ranks of what was collected under ``KEY``; all ranks must call it.
 
     Args:
-        limit: largest median, nats.
+        limit: largest median and largest mean, nats. A policy that is sure of most tokens has a median of nothing,
+            whatever its weights.
 
     Raises:
-        RuntimeError: it is exceeded: the engine does not have the trainer's weights.
+        RuntimeError: it is exceeded, on all ranks: the engine does not have the trainer's weights.
     """
-    differences = record.histograms.get(KEY)
-    if differences is None or not len(differences):
+    ordered = across_ranks(record.histograms.get(KEY, torch.zeros(0))).sort().values
+    if not len(ordered):
         return
     for name, q in QUANTILES.items():
-        record.scalar(f"mismatch/{name}", differences.quantile(q))
-    if (median := record.scalars["mismatch/p50"]) > limit:
+        record.scalar(f"mismatch/{name}", ordered[round(q * (len(ordered) - 1))])
+    median, mean = record.scalars["mismatch/p50"], float(ordered.mean())
+    if max(median, mean) > limit:
         raise RuntimeError(
-            f"engine and trainer differ by {median:.3g} nats a token in the median (limit {limit}): the engine "
-            "does not have the trainer's weights, or another sampling law"
+            f"engine and trainer differ by {mean:.3g} nats a token on average, {median:.3g} in the median (limit "
+            f"{limit}): the engine does not have the trainer's weights, or another sampling law"
         )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,8 +66,8 @@ class VLLMEngine:
         self.core.wake()
         self._sync(policy)
         began = time.perf_counter()
-        forbidden = policy.forbidden_ids.tolist()
-        replies = self.core.generate(list(self._requests(policy, prompts, step)), self.law, forbidden)
+        forbidden, ends = policy.forbidden_ids.tolist(), policy.end_ids.tolist()
+        replies = self.core.generate(list(self._requests(policy, prompts, step)), self.law, forbidden, ends)
         self.core.sleep()
         self.seconds["decode"] += time.perf_counter() - began
         for n, reply in enumerate(replies):
@@ -85,17 +87,23 @@ class VLLMEngine:
                     f"sample {sample.id!r}: {short.count(image)} placeholders, {len(sample.images)} pictures"
                 )
             for g in range(self.law.group):
-                yield Request(short, sample.images, stable_seed(self.seed, sample.id, step, g, "sampling") % 2**31)
+                seed = stable_seed(self.seed, sample.id, step, g, "sampling") % 2**31
+                yield Request(short, sample.images, seed, len(ids))
 
     def _sync(self, policy: VisionLanguageModel) -> None:
         """Give vLLM the weights if they have moved since it got them: on any rank, for all then go through them."""
-        versions = [p._version for p in policy.parameters()]
-        if not any(gather(versions != self.core.held)):
+        now = version(policy)
+        if not any(gather(now != self.core.held)):
             return
         began = time.perf_counter()
         self.core.load(named_weights(policy))
-        self.core.held = versions
+        self.core.held = now
         self.seconds["sync"] += time.perf_counter() - began
+
+
+def version(policy: VisionLanguageModel) -> list[Any]:
+    """Equal while the weights are the same: of this very policy, for another one's may have moved as often."""
+    return [weakref.ref(policy), *(p._version for p in policy.parameters())]
 
 
 def named_weights(policy: VisionLanguageModel) -> Iterator[tuple[str, Tensor]]:

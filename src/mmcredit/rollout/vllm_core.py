@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,8 +12,10 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from mmcredit.functional import gather, rank, world
+from mmcredit.functional import world
 from mmcredit.rollout.sampling import SamplingLaw
+from mmcredit.rollout.vllm_launch import alone, launched
+from mmcredit.rollout.vllm_limits import check_pictures, check_tokens
 from mmcredit.types import UserError
 
 NEVER = -100.0  # added to the logits of forbidden tokens: vLLM takes no less
@@ -28,6 +28,7 @@ class Request:
     ids: list[int]  # of the prompt, one placeholder a picture
     images: tuple[Image, ...]
     seed: int
+    length: int  # of the prompt, placeholders expanded
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,18 @@ class Reply:
 
 
 class Core(Protocol):
-    """vLLM, wherever it runs. ``held`` says which weights it has: versions of the policy's, empty at first."""
+    """vLLM, wherever it runs. ``held`` says which weights it has (``vllm.version``), empty at first."""
 
-    held: list[int]
+    held: list[Any]
 
     def count_before_sampling(self, plain: bool) -> None:
         """Before the first call: log-probs are of the model's own distribution (``plain``), or of the one sampled from:
         after temperature, forbidden tokens and top-p."""
 
-    def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
-        """One reply a request, in order."""
+    def generate(
+        self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int], ends: Sequence[int]
+    ) -> list[Reply]:
+        """One reply a request, in order: up to one of the ends, and without what is forbidden."""
 
     def load(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """Take these weights, and forget everything that was computed with others."""
@@ -97,7 +100,7 @@ class LocalCore:
                 "docs/vllm.md for CPUs"
             ) from None
         self.vllm, self.sleeps, self._asleep = vllm, sleeps, set[str]()
-        self.held: list[int] = []
+        self.held: list[Any] = []
         self.options = {
             "model": path, "limit_mm_per_prompt": {"image": images, "video": 0}, "enable_sleep_mode": sleeps,
             "mm_processor_kwargs": {"use_fast": False, **(pictures or {})}, **options,
@@ -109,17 +112,38 @@ class LocalCore:
     def llm(self) -> Any:
         """The engine itself. Of several ranks all must come here together: vLLM forms groups of them."""
         if world() == 1:
-            return self.vllm.LLM(**self.options)
+            return self.vllm.LLM(**self.options, **alone())
         with launched() as executor:
             return self.vllm.LLM(**self.options, distributed_executor_backend=executor)
 
     def count_before_sampling(self, plain: bool) -> None:
-        """See ``Core``."""
-        self.options["logprobs_mode"] = "raw_logprobs" if plain else "processed_logprobs"
+        """See ``Core``.
 
-    def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
-        """See ``Core``."""
+        Raises:
+            UserError: vLLM has started and counts the others.
+        """
+        mode = "raw_logprobs" if plain else "processed_logprobs"
+        if "llm" in self.__dict__ and mode != self.options["logprobs_mode"]:
+            one, other = ("0 or 1", "neither") if plain else ("neither 0 nor 1", "one of them")
+            raise UserError(
+                f"rollout.temperature is {one}, but the server has sampled where it is {other}, and counts log-probs "
+                "accordingly: start it anew"
+            )
+        self.options["logprobs_mode"] = mode
+
+    def generate(
+        self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int], ends: Sequence[int]
+    ) -> list[Reply]:
+        """See ``Core``.
+
+        Raises:
+            UserError: more pictures or tokens a prompt than vLLM was started for.
+        """
+        self.wake()  # of ranks that share a server, one may have sent it to sleep
         self._wake("kv_cache")
+        check_pictures(max((len(r.images) for r in requests), default=0), self.options["limit_mm_per_prompt"]["image"])
+        longest = max((r.length for r in requests), default=0)
+        check_tokens(longest, law.max_new_tokens, self.llm.model_config.max_model_len)
         asked, params = [], []
         for request in requests:
             pictures = {"multi_modal_data": {"image": list(request.images)}} if request.images else {}
@@ -128,6 +152,7 @@ class LocalCore:
                 self.vllm.SamplingParams(
                     temperature=law.temperature, top_p=law.top_p, max_tokens=law.max_new_tokens,
                     seed=request.seed, logprobs=0, logit_bias=dict.fromkeys(forbidden, NEVER), detokenize=False,
+                    stop_token_ids=list(ends), ignore_eos=True,  # that of the tokenizer need not be one of the ends
                 )
             )  # fmt: skip
         outputs = self.llm.generate(asked, params, use_tqdm=False)
@@ -155,38 +180,6 @@ class LocalCore:
         if part in self._asleep:
             self.llm.wake_up(tags=[part])
             self._asleep.remove(part)
-
-
-@contextmanager
-def launched() -> Iterator[Any]:
-    """What torchrun would have set and vLLM reads; Lightning and srun leave some of it out. The local rank is that of
-    the GPU on which this rank trains: it need not be the rank's own, as in trainer.devices=[2,3]."""
-    device = torch.cuda.current_device() if torch.cuda.is_available() else rank()
-    wanted = {"RANK": str(rank()), "LOCAL_RANK": str(device), "WORLD_SIZE": str(world())}
-    before = {key: os.environ.get(key) for key in wanted}
-    os.environ.update(wanted)
-    try:
-        yield _executor()
-    finally:
-        for key, value in before.items():
-            os.environ.pop(key, None)
-            os.environ.update({} if value is None else {key: value})
-
-
-def _executor() -> Any:
-    """vLLM's external launcher. Its CPU build names shared memory after what follows the last colon of this address,
-    which is the same in all runs on a machine: another, or one that was killed, would be in the way."""
-    from vllm.platforms import current_platform
-    from vllm.v1.executor.uniproc_executor import ExecutorWithExternalLauncher
-
-    name = gather(secrets.token_hex(8))[0]
-
-    class Named(ExecutorWithExternalLauncher):
-        def _distributed_args(self) -> tuple[str, int, int]:
-            address, *ranks = super()._distributed_args()
-            return f"{address}:{name}", *ranks
-
-    return Named if current_platform.is_cpu() else "external_launcher"
 
 
 def _reply(output: Any) -> Reply:

@@ -55,7 +55,7 @@ class GroupCore:
 
     def __init__(self, core: Core, size: int) -> None:
         self.core, self.size = core, size
-        self.held: list[int] = []
+        self.held: list[Any] = []
 
     @cached_property
     def group(self) -> Any:
@@ -66,7 +66,9 @@ class GroupCore:
         """See ``Core``."""
         self.core.count_before_sampling(plain)
 
-    def generate(self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int]) -> list[Reply]:
+    def generate(
+        self, requests: Sequence[Request], law: SamplingLaw, forbidden: Sequence[int], ends: Sequence[int]
+    ) -> list[Reply]:
         """See ``Core``.
 
         Raises:
@@ -76,7 +78,7 @@ class GroupCore:
         joined = [request for share in shares for request in share]
         if not joined:
             return []
-        replies = self.core.generate(joined, law, forbidden)
+        replies = self.core.generate(joined, law, forbidden, ends)
         if len(set(self._gather(stable_seed([reply.ids for reply in replies])))) > 1:
             ranks = distributed.get_process_group_ranks(self.group)
             raise RuntimeError(f"ranks {ranks[0]} to {ranks[-1]} share one vLLM and sampled different tokens")

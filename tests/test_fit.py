@@ -177,6 +177,13 @@ def test_adapters_alone_are_trained_and_exported_merged_and_by_themselves(tmp_pa
     assert len(alone) == len(saved["optimizer_states"][0]["state"]) == 2 * len(moved)
 
 
+def test_what_a_killed_run_has_measured_is_in_its_file(tmp_path):
+    logger = hydra.utils.instantiate(config(tmp_path, "logger=csv").logger)
+    for step in (1, 2):
+        logger.log_metrics({"train/loss": float(step)}, step=step)
+        assert losses(tmp_path)[step] == str(float(step))
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
     def surrogate(self, ratio, advantage):
         return ratio * torch.nan

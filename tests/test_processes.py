@@ -141,14 +141,19 @@ def test_torchrun_on_one_machine(trainer, alone, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_two_nodes_of_torchrun(alone, tmp_path):
+@pytest.mark.parametrize("rendezvous", ["static", "c10d"])
+def test_two_nodes_of_torchrun(rendezvous, alone, tmp_path):
     """Two invocations, as on two machines that share the folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    meet = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    meet = ["--nnodes=2", "--nproc-per-node=1"]
+    if rendezvous == "c10d":
+        own = [["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}"]] * 2
+    else:
+        own = [["--master-addr=127.0.0.1", f"--master-port={port}", f"--node-rank={n}"] for n in range(2)]
     options = ["trainer=fsdp", "trainer.devices=1", "trainer.num_nodes=2"]
-    nodes = [fit(tmp_path, [*TORCHRUN, *meet, f"--node-rank={n}"], *options) for n in range(2)]
+    nodes = [fit(tmp_path, [*TORCHRUN, *meet, *node], *options) for node in own]
     one_run(tmp_path, alone, outputs(*nodes))
 
 

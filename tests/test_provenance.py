@@ -14,7 +14,14 @@ import mmcredit
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.templates import Template
 from mmcredit.data.world.source import World
-from mmcredit.provenance import environment, git_state, measured_on, model_fingerprint, provenance
+from mmcredit.provenance import (
+    environment,
+    git_state,
+    measured_on,
+    model_fingerprint,
+    provenance,
+    write_provenance,
+)
 
 TINY = Path(mmcredit.__file__).parent / "models" / "tiny_qwen3vl"
 
@@ -76,6 +83,32 @@ def test_git_state_holds_what_is_not_committed(tmp_path):
     (tmp_path / "b.txt").write_text("new\n")
     state = git_state(tmp_path)
     assert state["changed"] == ["a.txt", "b.txt"] and "+two" in state["diff"]
+
+
+def test_the_diff_restores_the_code_on_its_commit_new_methods_included(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    person = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    (here / "package").mkdir(parents=True)
+    (here / "package" / "a.py").write_text("one\n")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(here), *person, *command], check=True)
+    changes = {"package/a.py": "two\n", "package/new.py": "three\n", "own method.yaml": "k: 4\n"}
+    for name, text in {**changes, "weights.bin": "large", ".gitignore": "*.log\n", "x.log": ""}.items():
+        (here / name).write_text(text)
+    state = git_state(here / "package")
+    subprocess.run(["git", "clone", "-q", str(here), str(there)], check=True)
+    assert (there / "package" / "a.py").read_text() == "one\n"
+    subprocess.run(["git", "-C", str(there), "apply"], input=state["diff"].encode(), check=True)
+    assert {name: (there / name).read_text() for name in changes} == changes
+    assert not (there / "weights.bin").exists() and "weights.bin" in state["changed"]
+
+
+def test_an_earlier_start_in_the_same_folder_is_kept(tmp_path):
+    """A run that was killed and went on there was begun as the first of them says."""
+    for start in range(3):
+        write_provenance({"start": start}, tmp_path)
+    kept = {path.stem: json.loads(path.read_text())["start"] for path in tmp_path.iterdir()}
+    assert kept == {"provenance": 2, "provenance-1": 0, "provenance-2": 1}
 
 
 def test_secrets_in_the_environment_are_not_written(monkeypatch):

@@ -23,14 +23,14 @@ def fit(cfg: DictConfig) -> dict[str, Any]:
     from mmcredit.models.load import export
     from mmcredit.observers.summary import print_summary, scores, summarise
     from mmcredit.planning.warning import warn
-    from mmcredit.provenance import measured_on, provenance
+    from mmcredit.provenance import measured_on, provenance, write_provenance
 
     began, run_dir = time.perf_counter(), Path(cfg.run_dir)
     cfg.ckpt_path = None if cfg.ckpt_path is None else str(resume_from(cfg.ckpt_path))
     warn(cfg)
     run = build(cfg)
     if run.trainer.is_global_zero:
-        write_json(provenance(cfg, run.data), run_dir / "provenance.json")
+        write_provenance(provenance(cfg, run.data), run_dir)
         write(run.sets, run_dir)
         print(as_table(run.sets))
     sets = measured_on(cfg, run.data)

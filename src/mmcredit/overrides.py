@@ -142,6 +142,8 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
         if known := _known_keys(config_name, key, overrides):
             node, names = known
             unknown = key.removeprefix(f"{node}.").split(".")[0]
+            if unknown in names:
+                return f"{override}: {key} is there already; leave out the +"
             return f"{key}: no such key; {_close(unknown, names)}{node} has: {', '.join(names)}"
     return one_line(error)
 

@@ -6,7 +6,9 @@ import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import distributions
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 import mmcredit
 from mmcredit.data.datamodule import DataModule
 from mmcredit.data.fingerprint import fingerprint
+from mmcredit.files import write_json
 
 SETTINGS = (
     "OMP_",
@@ -26,6 +29,7 @@ SETTINGS = (
     "HF_HUB_OFFLINE",
 )  # variables that can change numbers or speed
 MAX_DIFF = 200_000  # characters of uncommitted changes kept
+CODE = (".py", ".yaml", ".yml", ".toml")  # new files that count as changes of the code
 EDGE = 2**20  # bytes read at both ends of a weight file
 
 
@@ -43,6 +47,15 @@ def provenance(cfg: DictConfig, data: DataModule) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **versions()},
         "environment": environment(),
     }
+
+
+def write_provenance(found: Mapping[str, Any], run_dir: Path) -> None:
+    """``provenance.json``; that of an earlier start in this folder is kept as ``provenance-1.json``, ``-2.json`` ..."""
+    path = run_dir / "provenance.json"
+    if path.exists():
+        names = (path.with_name(f"provenance-{number}.json") for number in count(1))
+        path.replace(next(name for name in names if not name.exists()))
+    write_json(found, path)
 
 
 def measured_on(cfg: DictConfig, data: DataModule) -> dict[str, str]:
@@ -81,16 +94,23 @@ def model_fingerprint(path: str | None) -> str | None:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """Commit of the code, and what was changed since; None where the code is in no repository."""
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
+    """Commit of the code, and what was changed since, new files of ``CODE`` included: ``git apply`` takes the diff on
+    that commit. None where the code is in no repository; as diff, where it is too long."""
+    commit, top = _git(folder, "rev-parse", "HEAD"), _git(folder, "rev-parse", "--show-toplevel")
+    if commit is None or top is None:
         return None
-    changes, diff = _git(folder, "status", "--porcelain") or "", _git(folder, "diff", "HEAD") or ""
-    changed = [line[3:] for line in changes.splitlines()]
+    root = Path(top.removesuffix("\n"))
+    changed = [line[3:] for line in (_git(root, "status", "--porcelain") or "").splitlines()]
+    new = (_git(root, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
+    code = [name for name in new if name.endswith(CODE) and (root / name).is_file()]
+    diffs = [_git(root, "diff", "--binary", "HEAD") or ""]
+    diffs += [_git(root, "diff", "--no-index", "--", "/dev/null", name, differs=1) or "" for name in code]
+    diff = "".join(diffs)
     return {"commit": commit.strip(), "changed": changed, "diff": diff if len(diff) <= MAX_DIFF else None}
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def _git(folder: Path, *arguments: str, differs: int = 0) -> str | None:
+    """Output of a command that ended with 0 or, where that is no failure, ``differs``."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, errors="replace", timeout=20,
@@ -98,7 +118,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if done.returncode in (0, differs) else None
 
 
 def versions() -> dict[str, str]:

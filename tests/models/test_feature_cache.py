@@ -103,3 +103,9 @@ def test_inference_mode_leaves_nothing_behind(model, prompts):
     with torch.inference_mode():
         model.features_of(prompts)
     assert model.feature_cache.bytes == 0
+
+
+@pytest.mark.parametrize("max_bytes", [0, 12345])
+def test_references_and_teachers_keep_as_much_as_the_policy(model, max_bytes):
+    model.feature_cache.max_bytes = max_bytes
+    assert frozen_copy(model).feature_cache.max_bytes == max_bytes

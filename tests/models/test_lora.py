@@ -69,6 +69,13 @@ def test_the_reference_is_the_model_without_them_at_no_memory(policy, make_rollo
     assert before.feature_cache is mine.feature_cache
 
 
+def test_a_reference_whose_tower_has_no_adapters_keeps_as_much_as_the_model(policy):
+    mine = adapted(policy, vision=True)
+    mine.feature_cache.max_bytes = 0
+    assert (before := reference(mine)).feature_cache is not mine.feature_cache
+    assert before.feature_cache.max_bytes == 0
+
+
 def test_gradients_reach_adapters_alone(policy, make_rollout, processor):
     mine = adapted(policy).train()
     scorer = Scorer({Weights.OLD: mine}, Encoder(processor, TEMPLATE))

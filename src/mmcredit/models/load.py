@@ -42,7 +42,7 @@ def load_policy(
         dtype: weights' type, e.g. ``float32`` or ``bfloat16``.
         train: what is trained, one of ``trainable``.
         gradient_checkpointing: keep one layer's activations at a time and compute the others again in backward.
-        feature_cache: MiB of vision features kept for pictures that come again; 0 keeps none.
+        feature_cache: MiB of vision features that each model of a run keeps for pictures that come again; 0 keeps none.
         attention: of the language model: ``sdpa``, with dense masks; ``flex``, with block masks on GPUs, if it agrees
             with SDPA there; ``auto``, the latter where there is a GPU.
         empty: without memory for weights and buffers (on the meta device); else the same in all.
@@ -107,7 +107,9 @@ def reference(policy: VisionLanguageModel) -> VisionLanguageModel:
 
 def frozen_copy(policy: VisionLanguageModel) -> VisionLanguageModel:
     """A copy that is never trained."""
-    return VisionLanguageModel(copy.deepcopy(policy.hf)).eval().requires_grad_(False)
+    copied = VisionLanguageModel(copy.deepcopy(policy.hf)).eval().requires_grad_(False)
+    copied.feature_cache.max_bytes = policy.feature_cache.max_bytes
+    return copied
 
 
 def export(policy: VisionLanguageModel, processor: Any, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 A layer whose parameters are spread over ranks is gathered by all of them, or all of them wait for ever. What a rank has
 to do differs: text only, fewer rows, shorter responses, features already known. So before every pass the ranks agree on
-the next one, and who has nothing of that kind runs an empty pass along: two tokens, or the smallest picture.
+the next one, and who has nothing of that kind runs an empty pass along: one token, or the smallest picture.
 """
 
 from __future__ import annotations

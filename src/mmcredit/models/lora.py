@@ -66,6 +66,7 @@ class WithoutAdapters(VisionLanguageModel):
         self._owners = (adapted,)  # in a tuple: no part of this module
         super().__init__(adapted.hf)
         self._layers = tuple(adapters(adapted.hf).values())
+        self.feature_cache.max_bytes = adapted.feature_cache.max_bytes
         if not any(p.requires_grad for p in adapted.feature_cache.weights):
             self.feature_cache = adapted.feature_cache  # the towers are the same
 

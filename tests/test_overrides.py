@@ -15,7 +15,6 @@ from mmcredit.types import UserError
 WRONG = [
     ("fit", ["++stepz=3"], "stepz: no such key; did you mean steps? the configuration has: algorithm"),
     ("fit", ["+foo=1"], "foo: no such key"),
-    ("fit", ["+steps=3"], "+steps=3: steps is there already; leave out the +"),
     ("fit", ["+optimizer.lr=1"], "+optimizer.lr=1: optimizer.lr is there already"),
     ("fit", ["trainer.num_nodes=abc"], "trainer.num_nodes=abc must be a number, such as 1"),
     ("fit", ["rollout.engine.batch=abc"], "rollout.engine.batch=abc must be a number, such as 512"),

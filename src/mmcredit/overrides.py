@@ -96,16 +96,19 @@ def of_the_task(overrides: list[str], config_dir: str | None) -> list[str]:
     shown = [o for o in overrides if not o.lstrip("+~").startswith("hydra.") or "hydra.searchpath" in o]
     if config_dir is None:
         return shown
-    others = [o for o in shown if o.lstrip("+").startswith("hydra.searchpath=")]
-    given: Any = OverridesParser.create().parse_overrides(others[-1:])[0].value() if others else []
-    paths = [f"file://{Path(config_dir).resolve()}", *(given if isinstance(given, list) else [])]
+    paths = [f"file://{Path(config_dir).resolve()}", *search_paths(shown)]
     listed = ",".join(json.dumps(str(path), ensure_ascii=False) for path in paths)
-    return [*(o for o in shown if o not in others), f"hydra.searchpath=[{listed}]"]
+    return [*(o for o in shown if not _searches(o)), f"hydra.searchpath=[{listed}]"]
 
 
-def _own_folders(overrides: list[str]) -> list[str]:
-    """Those given with ``--config-dir`` or ``hydra.searchpath``."""
-    return [folder for o in overrides if "hydra.searchpath" in o for folder in re.findall(r"file://([^\],]+)", o)]
+def search_paths(overrides: list[str]) -> list[str]:
+    """Further places of configurations, ``file://`` and a folder each, of the last ``hydra.searchpath=``."""
+    given: Any = [o.value() for o in OverridesParser.create().parse_overrides([*filter(_searches, overrides)])]
+    return list(map(str, given[-1])) if given and isinstance(given[-1], list) else []
+
+
+def _searches(override: str) -> bool:
+    return override.lstrip("+").startswith("hydra.searchpath=")
 
 
 def one_line(error: Exception) -> str:
@@ -126,7 +129,8 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
         return f"cannot read {error.override!r}: {error.message.splitlines()[0]}"
     if isinstance(error, MissingConfigException) and "/" in (missing := error.missing_cfg_file or ""):
         group = missing.rsplit("/", 1)[0]
-        folders = [str(Path(mmcredit.configs.__file__).parent), *_own_folders(overrides)]
+        others = [path.removeprefix("file://") for path in search_paths(overrides)]
+        folders = [str(Path(mmcredit.configs.__file__).parent), *others]
         options = sorted({path.stem for folder in folders for path in (Path(folder) / group).glob("*.yaml")})
         return f"there is no {missing}; {group} has: {', '.join(options)}"
     if "Config group override must be" in str(error):
@@ -142,8 +146,6 @@ def _explain(error: Exception, config_name: str, overrides: list[str]) -> str:
         if known := _known_keys(config_name, key, overrides):
             node, names = known
             unknown = key.removeprefix(f"{node}.").split(".")[0]
-            if unknown in names:
-                return f"{override}: {key} is there already; leave out the +"
             return f"{key}: no such key; {_close(unknown, names)}{node} has: {', '.join(names)}"
     return one_line(error)
 

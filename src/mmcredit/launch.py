@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from mmcredit.folders import create, own_folder, take_away
 from mmcredit.overrides import compose_error, jobs, of_the_task, one_line
-from mmcredit.processes import QUIET, rank, run_name
+from mmcredit.processes import QUIET, leave, rank, run_name
 from mmcredit.types import UserError
 from mmcredit.usage import usage
 
@@ -88,6 +88,7 @@ def launch(task: Callable[[DictConfig], Any], config_name: str) -> None:
     try:
         _create_given(args.overrides)
         hydra.main(config_path=CONFIGS, config_name=config_name, version_base="1.3")(guarded)()
+        leave()
     except (OSError, HydraException, OmegaConfBaseException) as error:
         if begun:
             raise

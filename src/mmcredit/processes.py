@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -79,3 +80,10 @@ def check_processes(wanted: int, nodes: int) -> None:
         )
     if found is None and nodes > 1:
         raise UserError(f"trainer.num_nodes={nodes} needs torchrun or srun on every node: see docs/multinode.md")
+
+
+def leave() -> None:
+    """The processes of a run end together: one whose connections to another break while it ends may crash."""
+    if (torch := sys.modules.get("torch")) and torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()

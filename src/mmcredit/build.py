@@ -52,16 +52,7 @@ def build(cfg: DictConfig) -> Run:
     lightning.seed_everything(cfg.seed, verbose=False)
     processor, template = instantiate(cfg.model.processor), instantiate(cfg.template)
     sets = admitted(cfg.data, Encoder(processor, template))
-    data = DataModule(
-        train=sets["train"],
-        val={name: sets[name] for name in cfg.data.val},
-        template=template,
-        batch_size=cfg.data.batch_size,
-        val_batch_size=cfg.data.val_batch_size,
-        seed=cfg.seed,
-        sampler=instantiate(cfg.data.sampler),
-        difficulty=instantiate(cfg.data.get("difficulty")),
-    )
+    data = data_module(cfg, sets, template)
     chain: list[CreditCallback] = chosen(cfg.get("callbacks"))  # before the model: what it refuses costs no waiting
     report_missing_boxes(chain, data.pool)
     data.connect(processor)
@@ -95,6 +86,20 @@ def build(cfg: DictConfig) -> Run:
     logger = instantiate(cfg.logger) if cfg.get("logger") else False
     parts = {"strategy": strategy, "callbacks": [*chain, *observers], "logger": logger}
     return Run(module, data, instantiate(cfg.trainer, **parts), processor, sets)
+
+
+def data_module(cfg: DictConfig, sets: dict[str, Admitted], template: Any) -> DataModule:
+    """Batches of the sets that passed the gate."""
+    return DataModule(
+        train=sets["train"],
+        val={name: sets[name] for name in cfg.data.val},
+        template=template,
+        batch_size=cfg.data.batch_size,
+        val_batch_size=cfg.data.val_batch_size,
+        seed=cfg.seed,
+        sampler=instantiate(cfg.data.sampler),
+        difficulty=instantiate(cfg.data.get("difficulty")),
+    )
 
 
 def new_policy(policy: DictConfig, strategy: Any) -> VisionLanguageModel:
